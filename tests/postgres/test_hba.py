@@ -1,8 +1,10 @@
 """HBA rules, ident maps and the types of login that `[auth]` has besides passwords."""
 
+import contextlib
 import getpass
 import os
 import ssl
+import time
 
 import psycopg
 import pytest
@@ -231,3 +233,34 @@ def test_what_a_type_does_not_use_is_refused(start):
         pooler.rewrite(auth=auth)
         told = pooler.run(BINARY, "check", pooler.config_path)
         assert told.returncode == 2 and word in told.stdout, told.stdout
+
+
+@pytest.mark.timing
+def test_passwords_that_take_long_to_compare_hold_up_no_client(start):
+    users = {"app": PASSWORDS["app"], "app2": scram_verifier("app2", iterations=500_000)}
+    pooler = start(users=users, auth={"type": "plain"}, workers=1)
+    with pooler.wire() as client, contextlib.ExitStack() as held:
+        client.query("SELECT 1")
+        guesses = [held.enter_context(pooler.open(timeout=60)) for _ in range(12)]
+        for guess in guesses:
+            guess.send(w.startup(user="app2", database="bench"))
+            assert int.from_bytes(guess.expect(b"R")[:4], "big") == CLEARTEXT
+        for guess in guesses:
+            guess.send(w.message(b"p", w.cstr("wrong")))
+        longest = 0
+        for _ in range(50):
+            begin = time.monotonic()
+            client.query("SELECT 1")
+            longest = max(longest, time.monotonic() - begin)
+        assert longest < 1, f"a query took {longest:.2f} s"
+        for guess in guesses:
+            assert guess.error().sqlstate == "28P01"
+
+
+def test_a_password_that_takes_long_to_compare_lets_in(start):
+    users = {"app": PASSWORDS["app"], "app2": scram_verifier("app2", iterations=20_000)}
+    pooler = start(users=users, auth={"type": "plain"})
+    with pooler.connect("app2") as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        pooler.connect("unknown", "any")

@@ -16,7 +16,8 @@ use crate::wire::encryption::ServerEncryption;
 
 pub use attempt::{LoginAttempt, Rejection};
 pub use cancels::{CancelDealtWith, ForeignCancel};
-pub use checks::{CheckOutcome, CheckVerdict, PasswordCheck, StoredPassword};
+pub(crate) use checks::ComparedWith;
+pub use checks::{CheckOutcome, CheckVerdict, LoginCheck, LoginQuestion, SlowComparison, StoredPassword};
 pub use policy::{OnState, ResetPolicy, StatePolicy};
 pub use rules::ListenerRules;
 pub use target::Target;
@@ -45,9 +46,9 @@ pub trait Directory: Send + Sync + 'static {
     /// does not exist is asked for one of these.
     fn looks(&self, attempt: &LoginAttempt) -> Vec<Look>;
 
-    /// Has a password checked [elsewhere](Proof::Elsewhere). The outcome is among [`Self::finished_checks`] some time
-    /// later, even if it is that nothing can be checked.
-    fn begin_check(&self, check: PasswordCheck);
+    /// Has something found out that takes long. The outcome is among [`Self::finished_checks`] some time later, even if
+    /// it is that nothing can be found out.
+    fn begin_check(&self, check: LoginCheck);
 
     /// Takes the outcomes of checks that have ended. Called at each tick of each worker.
     fn finished_checks(&self) -> Vec<CheckOutcome>;
@@ -130,6 +131,9 @@ pub enum Proof {
     Cleartext(Arc<[StoredPassword]>),
     /// The password itself, which is checked by another program: see [`Directory::begin_check`].
     Elsewhere,
+    /// That is known only after a while. The client is asked for nothing, waits for the outcome of
+    /// [`Directory::begin_check`], and then [`Directory::proof`] is asked again.
+    Later,
     /// What a query to a server tells: the client waits for the answer, then [`Directory::note_lookup`] is called.
     Ask(Ask),
 }

@@ -9,8 +9,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use seam::{Bytes, CloseReason, Effect, Input, Outbox, PoolId, Protocol, Secured, ServerTag, TlsFailure};
 
 use crate::{
-    CancelDealtWith, CheckOutcome, Directory, Encryption, ForeignCancel, ListenerRules, LoginAttempt, Look,
-    PasswordCheck, Proof, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Unknown,
+    CancelDealtWith, CheckOutcome, Directory, Encryption, ForeignCancel, ListenerRules, LoginAttempt, LoginCheck, Look,
+    Proof, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Unknown,
     session::{
         server::{CancelKey, Server},
         shared::Postgres,
@@ -274,7 +274,7 @@ impl Directory for LoginDirectory {
         unreachable!("{NO_CLIENTS}")
     }
 
-    fn begin_check(&self, _: PasswordCheck) {
+    fn begin_check(&self, _: LoginCheck) {
         unreachable!("{NO_CLIENTS}")
     }
 

@@ -45,9 +45,9 @@ pub use session::client::Client;
 pub use wire::cancel_key::MAX_NODE;
 
 pub use directory::{
-    Ask, CancelDealtWith, CheckOutcome, CheckVerdict, Directory, ForeignCancel, ListenerRules, LoginAttempt, Look,
-    OnState, PasswordCheck, PoolMode, Proof, Rejection, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy,
-    StoredPassword, Target, Unknown,
+    Ask, CancelDealtWith, CheckOutcome, CheckVerdict, Directory, ForeignCancel, ListenerRules, LoginAttempt,
+    LoginCheck, LoginQuestion, Look, OnState, PoolMode, Proof, Rejection, ResetPolicy, Route, ServerLogin,
+    StartRequest, StatePolicy, StoredPassword, Target, Unknown,
 };
 pub use handshake::{Fault, LoggedIn, ServerHandshake, SharedLogin, Step};
 pub use session::server::Server;

@@ -1,24 +1,16 @@
-//! Checks passwords at directory servers, on the runtime of the admin thread. Workers only hand checks over and take
-//! outcomes. Knows no rule for logins.
+//! Checks passwords at directory servers. Knows no rule for logins.
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use ldap3::{LdapConnAsync, LdapConnSettings, LdapError, LdapResult, Scope, SearchEntry, dn_escape};
-use postgres_session::{CheckOutcome, CheckVerdict, PasswordCheck};
+use postgres_session::CheckVerdict;
 use settings::Secret;
-use tokio::runtime::Handle;
 
 use crate::config::{LdapBind, LdapEncryption, LdapOptions, LdapScope};
-
-/// Checks that may be under way at a time. A client that comes beyond it is told to come again.
-const MAX_CHECKS: usize = 1000;
 
 /// How long connecting to one server may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -34,20 +26,6 @@ const MAX_VERIFIED: usize = 10_000;
 
 /// Result codes (RFC 4511) by which a server says that the password or the name is wrong.
 const WRONG_CODES: [u32; 5] = [32, 34, 48, 49, 53];
-
-/// The checks of a process.
-pub struct LdapChecks {
-    runtime: Handle,
-    under_way: Arc<AtomicUsize>,
-    finished: Arc<Finished>,
-}
-
-#[derive(Default)]
-struct Finished {
-    /// How many there are, so that a worker takes no lock when there are none.
-    count: AtomicUsize,
-    outcomes: Mutex<Vec<CheckOutcome>>,
-}
 
 /// The passwords that directory servers have found right, for servers that are logged in to as the client's user.
 #[derive(Default)]
@@ -70,58 +48,16 @@ impl VerifiedPasswords {
     }
 }
 
-impl LdapChecks {
-    pub fn new(runtime: Handle) -> Self {
-        Self { runtime, under_way: Arc::default(), finished: Arc::default() }
-    }
-
-    /// Begins a check; does not block.
-    pub fn begin(&self, options: &Arc<LdapOptions>, check: PasswordCheck, verified: &Arc<VerifiedPasswords>) {
-        if self.under_way.fetch_add(1, SeqCst) >= MAX_CHECKS {
-            self.under_way.fetch_sub(1, SeqCst);
-            let why = format!("{MAX_CHECKS} passwords are being checked already");
-            return self.finished.note(&check, CheckVerdict::Unavailable(why));
+/// Checks a password, and notes it if it is right.
+pub async fn check(options: &LdapOptions, user: &str, password: &str, verified: &VerifiedPasswords) -> CheckVerdict {
+    match tokio::time::timeout(CHECK_TIMEOUT, is_right(options, user, password)).await {
+        Ok(Ok(true)) => {
+            verified.note(user, password);
+            CheckVerdict::Right
         }
-        let (under_way, finished) = (Arc::clone(&self.under_way), Arc::clone(&self.finished));
-        let (options, verified) = (Arc::clone(options), Arc::clone(verified));
-        self.runtime.spawn(async move {
-            let (user, password) = (&check.attempt.user, &check.password);
-            let verdict = match tokio::time::timeout(CHECK_TIMEOUT, is_right(&options, user, password)).await {
-                Ok(Ok(true)) => {
-                    verified.note(user, password);
-                    CheckVerdict::Right
-                }
-                Ok(Ok(false)) => CheckVerdict::Wrong,
-                Ok(Err(why)) => CheckVerdict::Unavailable(why),
-                Err(_) => CheckVerdict::Unavailable("the directory server takes too long".to_owned()),
-            };
-            under_way.fetch_sub(1, SeqCst);
-            finished.note(&check, verdict);
-        });
-    }
-
-    /// Ends a check that no server is asked about.
-    pub fn decline(&self, check: &PasswordCheck, why: &str) {
-        self.finished.note(check, CheckVerdict::Unavailable(why.to_owned()));
-    }
-
-    /// Takes the outcomes that there are.
-    pub fn finished(&self) -> Vec<CheckOutcome> {
-        if self.finished.count.load(SeqCst) == 0 {
-            return Vec::new();
-        }
-        let mut outcomes = self.finished.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-        self.finished.count.store(0, SeqCst);
-        std::mem::take(&mut *outcomes)
-    }
-}
-
-impl Finished {
-    fn note(&self, check: &PasswordCheck, verdict: CheckVerdict) {
-        let outcome = CheckOutcome { client: check.client, serial: check.serial, verdict };
-        let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-        outcomes.push(outcome);
-        self.count.store(outcomes.len(), SeqCst);
+        Ok(Ok(false)) => CheckVerdict::Wrong,
+        Ok(Err(why)) => CheckVerdict::Unavailable(why),
+        Err(_) => CheckVerdict::Unavailable("the directory server takes too long".to_owned()),
     }
 }
 

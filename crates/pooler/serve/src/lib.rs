@@ -17,6 +17,7 @@ mod host_names;
 mod known_users;
 mod ldap;
 mod live_pools;
+mod login_checks;
 mod logs;
 mod password;
 mod password_commands;

@@ -6,6 +6,7 @@
 //! servers differently (another host, login or mode), the driver raises the pool's generation: present servers end with
 //! their transactions, and clients notice nothing.
 
+mod checks;
 mod mongodb;
 mod postgres;
 mod redis;
@@ -28,7 +29,7 @@ use upstream::Kind;
 
 use crate::{
     config::Mode,
-    ldap::LdapChecks,
+    login_checks::LoginChecks,
     peers::Peers,
     pools::{ConfigPools, MAX_POOLS},
 };
@@ -44,8 +45,8 @@ pub struct LivePools {
     epoch: AtomicU64,
     /// For each database: objects that could change a session without a trace in the statement's text.
     suspicious: RwLock<HashMap<Arc<str>, Arc<[String]>>>,
-    /// What checks passwords at directory servers; none before the process serves.
-    checks: Option<LdapChecks>,
+    /// What finds out what no worker may find out itself; none before the process serves.
+    checks: Option<LoginChecks>,
     /// The processes that cancel requests are handed on to; none before the process serves.
     peers: Option<Arc<Peers>>,
     /// The hosts of MongoDB in all configurations.
@@ -101,9 +102,9 @@ impl LivePools {
         Self { first, table: RwLock::new(table), epoch, suspicious, checks: None, peers: None, mongodb_hosts }
     }
 
-    /// Checks passwords with the help of this runtime.
-    pub fn checking_passwords_on(self, runtime: tokio::runtime::Handle) -> Self {
-        Self { checks: Some(LdapChecks::new(runtime)), ..self }
+    /// Checks logins with the help of this runtime.
+    pub fn checking_logins_on(self, runtime: tokio::runtime::Handle) -> Self {
+        Self { checks: Some(LoginChecks::new(runtime)), ..self }
     }
 
     /// Hands cancel requests of other processes on to these.

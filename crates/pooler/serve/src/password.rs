@@ -56,6 +56,15 @@ impl OtherPasswords {
         self.0.iter().map(|(password, _)| password)
     }
 
+    /// Whether [`Self::verifiers_with`] this one takes no time.
+    fn are_derived_with(&self, first: &Arc<Verifier>) -> bool {
+        let is_derived = |(password, derived): &(Password, DerivedVerifier)| match password {
+            Password::Plain(..) => derived.get().is_some_and(|(salted_as, _)| Arc::ptr_eq(salted_as, first)),
+            Password::Md5(_) | Password::Scram(_) => true,
+        };
+        self.0.iter().all(is_derived)
+    }
+
     /// The verifiers by which these passwords and `first` let in. The first call takes some milliseconds for each
     /// plain one.
     pub fn verifiers_with(&self, first: &Arc<Verifier>) -> Verifiers {
@@ -160,6 +169,24 @@ impl Password {
             && let Some(verifier) = before.verifier.get()
         {
             let _ = derived.verifier.set(Arc::clone(verifier));
+        }
+    }
+
+    /// The verifiers by which this password and `others` let in; `None` if they have to be
+    /// [derived](Self::derive_verifiers) first, or there can be none.
+    pub fn known_verifiers(&self, others: &OtherPasswords) -> Option<Verifiers> {
+        let own = match self {
+            Self::Plain(_, derived) => derived.verifier.get()?,
+            Self::Scram(verifier) => verifier,
+            Self::Md5(_) => return None,
+        };
+        others.are_derived_with(own).then(|| others.verifiers_with(own))
+    }
+
+    /// Derives these verifiers. Takes some milliseconds for each plain password.
+    pub fn derive_verifiers(&self, others: &OtherPasswords) {
+        if let Some(verifier) = self.verifier() {
+            others.verifiers_with(&verifier);
         }
     }
 

@@ -30,8 +30,11 @@ use seam::PoolId;
 use settings::Secret;
 use upstream::{Kind, MongoOptions, Sentinel, UpstreamTls};
 
-pub(crate) use self::key::{LOOKUPS_SUFFIX, RESP3_SUFFIX};
 use self::{key::Key, proofs::Looks};
+pub(crate) use self::{
+    key::{LOOKUPS_SUFFIX, RESP3_SUFFIX},
+    proofs::Preparation,
+};
 use crate::{
     Password,
     config::{AuthQuery, AuthType, Config, Database, Endpoint, FALLBACK, Method, User},

@@ -123,7 +123,7 @@ pub fn serve(config: Config, options: &ServeOptions<'_>, new_examiner: NewExamin
     let commands = PasswordCommands::of(&config);
     let pools = ConfigPools::new(Arc::clone(&config), Arc::clone(&tls)).with_commands(Arc::clone(&commands));
     let peers = Arc::new(Peers::new(&config, runtime.handle().clone()));
-    let pools = LivePools::new(pools).checking_passwords_on(runtime.handle().clone()).with_peers(peers);
+    let pools = LivePools::new(pools).checking_logins_on(runtime.handle().clone()).with_peers(peers);
     let pools = Arc::new(pools);
     let (protocols, memory) = protocols(&config, &pools);
     let before = Predecessors::find(&config, inherited.as_ref().map(Inherited::before));

@@ -1,25 +1,26 @@
 //! Logins in which the client sends its password as it is: to be compared with what is stored, or to be checked by
-//! another program, such as a directory server. The client waits for that program's answer, which a tick of a worker
-//! posts to it.
+//! another program, such as a directory server. And what logins wait for that no worker may find out itself: a tick of
+//! a worker posts the outcome to the client.
 
-use scram::Verifier;
 use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer};
 
 use super::client::write_authentication;
 use crate::{
-    CheckOutcome, CheckVerdict, PasswordCheck, StoredPassword,
+    CheckOutcome, CheckVerdict, LoginCheck, LoginQuestion, StoredPassword,
+    directory::{ComparedWith, SlowComparison},
     random::random,
     session::{
         Client, ErrorText, Occasion, Phase, Postgres,
         client_login::{Comparison, Login, Step},
     },
-    wire::{Report, Severity, code, md5},
+    wire::{Report, Severity, code},
 };
 
 /// The first byte of a posted verdict.
 const RIGHT: u8 = 0;
 const WRONG: u8 = 1;
 const UNAVAILABLE: u8 = 2;
+const KNOWN: u8 = 3;
 
 impl Login {
     pub(super) fn ask_for_password(&mut self, me: ClientTag, comparison: Comparison, out: &mut Outbox) {
@@ -29,7 +30,7 @@ impl Login {
 }
 
 impl Postgres {
-    /// Takes the body of the message with the password. `None`: another program checks it, and the client waits.
+    /// Takes the body of the message with the password. `None`: that takes long, and the client waits.
     pub(super) fn take_password(
         &self,
         me: ClientTag,
@@ -41,34 +42,32 @@ impl Postgres {
         let Some(password) = password.and_then(|password| std::str::from_utf8(password).ok()) else {
             return Some(Err(scram::Error::Malformed("a password in UTF-8")));
         };
-        let is_right = match comparison {
+        let (user, password) = (login.start.user.clone(), password.to_owned());
+        let slow =
+            |with| LoginQuestion::Comparison(SlowComparison { password: password.clone(), user: user.clone(), with });
+        let question = match comparison {
+            Comparison::With(stored) if stored.iter().any(StoredPassword::is_slow) => {
+                slow(ComparedWith::Stored(stored))
+            }
             Comparison::With(stored) => {
-                let user = &login.start.user;
-                stored.iter().fold(false, |found, stored| found | is_password(stored, password, user))
+                let is_right = stored.iter().fold(false, |found, one| found | one.is_password(&password, &user));
+                return Some(if is_right { Ok(()) } else { Err(scram::Error::WrongProof) });
             }
-            Comparison::Mock(shape) => {
-                if let Some(shape) = shape {
-                    let salt = vec![0; shape.salt.max(1)];
-                    std::hint::black_box(Verifier::from_password(password, &salt, shape.iterations.max(1)));
-                }
-                false
-            }
+            Comparison::Mock(Some(shape)) => slow(ComparedWith::Nothing(shape)),
+            Comparison::Mock(None) => return Some(Err(scram::Error::WrongProof)),
             // Directory servers take a login without a password for one of a guest, and let it in.
-            Comparison::Elsewhere if password.is_empty() => false,
-            Comparison::Elsewhere => {
-                let serial = u64::from_ne_bytes(random());
-                login.step = Step::Checking { serial };
-                let attempt = login.attempt();
-                self.directory.begin_check(PasswordCheck {
-                    client: me,
-                    serial,
-                    attempt,
-                    password: password.to_owned(),
-                });
-                return None;
-            }
+            Comparison::Elsewhere if password.is_empty() => return Some(Err(scram::Error::WrongProof)),
+            Comparison::Elsewhere => LoginQuestion::Password(password),
         };
-        Some(if is_right { Ok(()) } else { Err(scram::Error::WrongProof) })
+        self.begin_check(me, login, question);
+        None
+    }
+
+    /// Has something found out that takes long; the client waits for the outcome.
+    pub(super) fn begin_check(&self, me: ClientTag, login: &mut Login, question: LoginQuestion) {
+        let serial = u64::from_ne_bytes(random());
+        login.step = Step::Checking { serial };
+        self.directory.begin_check(LoginCheck { client: me, serial, attempt: login.attempt(), question });
     }
 
     /// The client has not proved that it knows the password, or there is no such user.
@@ -83,12 +82,13 @@ impl Postgres {
         client.fail_for(me, Occasion::WrongPassword { scram }, ours, Blame::Client, out);
     }
 
-    /// Posts the verdicts of other programs to the clients that wait for them.
+    /// Posts verdicts to the clients that wait for them.
     pub(crate) fn post_verdicts(&self, out: &mut Outbox) {
         for CheckOutcome { client, serial, verdict } in self.directory.finished_checks() {
             let (kind, why) = match &verdict {
                 CheckVerdict::Right => (RIGHT, ""),
                 CheckVerdict::Wrong => (WRONG, ""),
+                CheckVerdict::Known => (KNOWN, ""),
                 CheckVerdict::Unavailable(why) => (UNAVAILABLE, why.as_str()),
             };
             let start = out.inserted.len();
@@ -114,32 +114,27 @@ impl Postgres {
         }
         match bytes.split_first() {
             Some((&RIGHT, _)) => self.authenticated(me, client, None, out),
+            Some((&KNOWN, _)) => {
+                let found = self.directory.proof(&login.attempt());
+                self.ask_for_proof(me, client, found, out);
+            }
             Some((&WRONG, _)) | None => self.refuse_password(me, client, false, out),
             Some((_, why)) => {
                 let report = Report {
                     severity: Severity::Fatal,
                     code: code::CANNOT_CONNECT_NOW,
                     message: "authentication is not possible now",
-                    hint: "The server that checks passwords could not be asked; Poolhouse's log says why.",
+                    hint: "What is needed for it could not be found out; Poolhouse's log says why.",
                 };
                 out.insert(Peer::Client(me), |to| report.write(to));
                 let user = login.start.user.escape_debug();
-                let text = format!("the password of user \"{user}\" was not checked: {}", String::from_utf8_lossy(why));
+                let why = String::from_utf8_lossy(why);
+                let text = format!("the login of user \"{user}\" could not be checked: {why}");
                 client.close(me, CloseReason::Error(Blame::Server, text), out);
             }
         }
         // What the client has sent meanwhile was not consumed.
         out.push(Effect::Wake { client: me });
         true
-    }
-}
-
-fn is_password(stored: &StoredPassword, password: &str, user: &str) -> bool {
-    match stored {
-        StoredPassword::Plain(stored) => scram::equal(stored.as_bytes(), password.as_bytes()),
-        StoredPassword::Md5(stored) => {
-            scram::equal(stored.to_ascii_lowercase().as_bytes(), md5::md5_hash(password, user).as_bytes())
-        }
-        StoredPassword::Scram(verifier) => verifier.matches(password),
     }
 }

@@ -11,7 +11,7 @@ use super::{
     startup_rules::{NotAllowed, restrict},
 };
 use crate::{
-    Encryption, LoginAttempt, Look, PoolMode, Proof, Route, StartRequest, Unknown,
+    Encryption, LoginAttempt, LoginQuestion, Look, PoolMode, Proof, Route, StartRequest, Unknown,
     random::{nonce, random},
     session::{
         Client, ErrorText, Link, Lookup, Occasion, Phase, Postgres, Purpose, ServerSide,
@@ -230,6 +230,7 @@ impl Postgres {
             }
             Proof::Cleartext(stored) => login.ask_for_password(me, Comparison::With(stored), out),
             Proof::Elsewhere => login.ask_for_password(me, Comparison::Elsewhere, out),
+            Proof::Later => self.begin_check(me, login, LoginQuestion::Proof),
         }
     }
 

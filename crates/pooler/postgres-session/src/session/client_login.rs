@@ -33,7 +33,7 @@ pub(crate) enum Step {
     SaslLast(scram::Server),
     /// The password itself is awaited.
     Cleartext(Comparison),
-    /// Another program checks the password, under this number.
+    /// What takes long is being found out, under this number.
     Checking {
         serial: u64,
     },

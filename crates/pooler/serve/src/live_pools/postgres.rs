@@ -3,13 +3,13 @@
 use std::sync::PoisonError;
 
 use postgres_session::{
-    Ask, CancelDealtWith, CheckOutcome, Directory, Encryption, ForeignCancel, ListenerRules, LoginAttempt, Look,
-    PasswordCheck, Proof, Route, ServerLogin, StartRequest, Unknown,
+    Ask, CancelDealtWith, CheckOutcome, Directory, Encryption, ForeignCancel, ListenerRules, LoginAttempt, LoginCheck,
+    Look, Proof, Route, ServerLogin, StartRequest, Unknown,
 };
 use seam::PoolId;
 
 use super::LivePools;
-use crate::{config::Method, ldap::LdapChecks};
+use crate::login_checks::LoginChecks;
 
 impl Directory for LivePools {
     fn encryption(&self, listener: u16) -> Encryption {
@@ -49,17 +49,12 @@ impl Directory for LivePools {
         self.current().looks(attempt)
     }
 
-    fn begin_check(&self, check: PasswordCheck) {
-        let checks = self.checks.as_ref().expect("a process that serves checks passwords");
-        let pools = self.current();
-        match pools.method(&check.attempt) {
-            Ok(Method::Ldap(options)) => checks.begin(options, check, pools.verified_passwords()),
-            _ => checks.decline(&check, "the configuration has changed meanwhile"),
-        }
+    fn begin_check(&self, check: LoginCheck) {
+        self.begin_login_check(check);
     }
 
     fn finished_checks(&self) -> Vec<CheckOutcome> {
-        self.checks.as_ref().map(LdapChecks::finished).unwrap_or_default()
+        self.checks.as_ref().map(LoginChecks::finished).unwrap_or_default()
     }
 
     fn hand_on_cancel(&self, cancel: ForeignCancel) {

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Instant};
 
 use postgres_session::{
-    CancelDealtWith, CheckOutcome, Directory, Encryption, ForeignCancel, ListenerRules, LoginAttempt, Look,
-    PasswordCheck, PoolMode, Proof, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Unknown,
+    CancelDealtWith, CheckOutcome, Directory, Encryption, ForeignCancel, ListenerRules, LoginAttempt, LoginCheck, Look,
+    PoolMode, Proof, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Unknown,
 };
 use seam::PoolId;
 use settings::Secret;
@@ -40,8 +40,8 @@ impl Directory for ConfigPools {
         self.looks_of(attempt)
     }
 
-    fn begin_check(&self, _: PasswordCheck) {
-        unreachable!("the pools in force have passwords checked")
+    fn begin_check(&self, _: LoginCheck) {
+        unreachable!("the pools in force have logins checked")
     }
 
     fn finished_checks(&self) -> Vec<CheckOutcome> {

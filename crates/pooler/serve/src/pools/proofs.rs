@@ -18,6 +18,14 @@ use crate::{
 /// Distinct looks of logins that are kept.
 const MAX_LOOKS: usize = 16;
 
+/// What takes too long for a worker, and has to be known before the [proof](ConfigPools::find_proof) of a client is.
+pub(crate) enum Preparation {
+    /// The name of this user of the system.
+    SystemUser(u32),
+    /// The verifiers of a user's passwords.
+    Verifiers(Password, OtherPasswords),
+}
+
 /// How the logins of configured users look, for each way to log in: an unknown user's login must look like one of
 /// these.
 #[derive(Default)]
@@ -171,6 +179,23 @@ impl ConfigPools {
         }
     }
 
+    /// What has to be known first of a client whose proof is [`Proof::Later`]; `None` if it is known by now.
+    pub(crate) fn preparation(&self, attempt: &LoginAttempt) -> Option<Preparation> {
+        if let Method::Peer(_) = self.method(attempt).ok()? {
+            let uid = attempt.origin.uid.filter(|uid| system_users::known_name(*uid).is_none())?;
+            return Some(Preparation::SystemUser(uid));
+        }
+        let user = self.user(&attempt.user);
+        let (password, others) = match user.and_then(|user| Some((user.password.clone()?, &user.other_passwords))) {
+            Some((password, others)) => (password, others.clone()),
+            None => {
+                let found = self.lookups(&attempt.database)?.known.last(&attempt.user)?;
+                (Password::clone(&found), OtherPasswords::default())
+            }
+        };
+        password.known_verifiers(&others).is_none().then_some(Preparation::Verifiers(password, others))
+    }
+
     /// How the logins of existing users look who come in the same way.
     pub(super) fn looks_of(&self, attempt: &LoginAttempt) -> Vec<Look> {
         let method = self.method(attempt).unwrap_or(&Method::Stored);
@@ -214,10 +239,7 @@ fn prove(
             };
             Ok(Proof::Md5(all().map(hash).collect()))
         }
-        (_, Some(password)) => {
-            let verifier = password.verifier().expect("a plain or SCRAM password has a verifier");
-            Ok(Proof::Scram(others.verifiers_with(&verifier)))
-        }
+        (_, Some(password)) => Ok(password.known_verifiers(others).map_or(Proof::Later, Proof::Scram)),
     }
 }
 
@@ -272,8 +294,9 @@ fn prove_by_certificate(attempt: &LoginAttempt, map: Option<&IdentMap>) -> Resul
 }
 
 fn prove_by_peer(attempt: &LoginAttempt, map: Option<&IdentMap>) -> Result<Proof, Unknown> {
-    match attempt.origin.uid.and_then(system_users::name_of) {
-        Some(name) if is_user(&name, &attempt.user, map) => Ok(Proof::Trust),
+    match attempt.origin.uid.map(system_users::known_name) {
+        Some(None) => Ok(Proof::Later),
+        Some(Some(Some(name))) if is_user(&name, &attempt.user, map) => Ok(Proof::Trust),
         _ => Err(Unknown::Rejected(Rejection::Peer)),
     }
 }

@@ -48,10 +48,21 @@ const OWN_USERS: &str = r#"
     password = "md50123456789abcdef0123456789abcdef"
 "#;
 
+/// The proof of a client once what it needs is known.
+fn later_proof(pools: &ConfigPools, attempt: &LoginAttempt) -> Result<Proof, Unknown> {
+    if let Some(Preparation::Verifiers(password, others)) = pools.preparation(attempt) {
+        password.derive_verifiers(&others);
+    }
+    pools.proof(attempt)
+}
+
 #[test]
 fn a_client_is_served_under_its_own_user_when_the_url_has_none() {
     let pools = pools(OWN_USERS);
-    assert!(matches!(pools.proof(&LoginAttempt::new(remote(), "a", "u")), Ok(Proof::Scram(_))));
+    let attempt = LoginAttempt::new(remote(), "a", "u");
+    assert!(matches!(pools.proof(&attempt), Ok(Proof::Later)), "keys are derived off the worker");
+    assert!(matches!(later_proof(&pools, &attempt), Ok(Proof::Scram(_))));
+    assert!(pools.preparation(&attempt).is_none());
     let login = pools.route("a", "u").unwrap();
     assert_eq!(login.mode, PoolMode::Session);
     let server = pools.server_login(login.pool);
@@ -112,7 +123,7 @@ const LOOKED_UP: &str = r#"
 #[test]
 fn users_who_are_not_configured_are_looked_up_and_remembered() {
     let pools = pools(LOOKED_UP);
-    let ask = |user: &str| pools.proof(&LoginAttempt::new(remote(), "a", user));
+    let ask = |user: &str| later_proof(&pools, &LoginAttempt::new(remote(), "a", user));
     assert!(matches!(ask("known"), Ok(Proof::Scram(_))));
     let Ok(Proof::Ask(question)) = ask("app") else { panic!("it must be asked") };
     let login = pools.server_login(question.pool);
@@ -172,7 +183,7 @@ fn strangers_cannot_tell_which_databases_exist_by_what_is_asked() {
     let pools = pools(LOOKED_UP);
     assert!(matches!(pools.proof(&LoginAttempt::new(remote(), "nowhere", "app")), Ok(Proof::Ask(_))));
     assert!(matches!(pools.proof(&LoginAttempt::new(remote(), "b", "app")), Err(Unknown::User)));
-    assert!(matches!(pools.proof(&LoginAttempt::new(remote(), "b", "known")), Ok(Proof::Scram(_))));
+    assert!(matches!(later_proof(&pools, &LoginAttempt::new(remote(), "b", "known")), Ok(Proof::Scram(_))));
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::{sync::Arc, time::Duration};
 use driver::{PoolSpec, Upstreams};
 use pool::PoolConfig;
 use postgres_session::{
-    CancelDealtWith, CheckOutcome, Directory, Encryption, ForeignCancel, ListenerRules, LoginAttempt, Look,
-    PasswordCheck, PoolMode, Postgres, Proof, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Unknown,
+    CancelDealtWith, CheckOutcome, Directory, Encryption, ForeignCancel, ListenerRules, LoginAttempt, LoginCheck, Look,
+    PoolMode, Postgres, Proof, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Unknown,
 };
 use seam::PoolId;
 
@@ -105,7 +105,7 @@ impl Directory for Setup {
         Vec::new()
     }
 
-    fn begin_check(&self, _: PasswordCheck) {
+    fn begin_check(&self, _: LoginCheck) {
         unreachable!("no password is checked elsewhere")
     }
 

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use postgres_session::{
-    CancelDealtWith, CheckOutcome, Directory, Encryption, ForeignCancel, ListenerRules, LoginAttempt, Look,
-    PasswordCheck, PoolMode, Postgres, Proof, ResetPolicy, Route, ServerEncryption, ServerLogin, StartRequest,
-    StatePolicy, Unknown,
+    CancelDealtWith, CheckOutcome, Directory, Encryption, ForeignCancel, ListenerRules, LoginAttempt, LoginCheck, Look,
+    PoolMode, Postgres, Proof, ResetPolicy, Route, ServerEncryption, ServerLogin, StartRequest, StatePolicy, Unknown,
 };
 use seam::PoolId;
 
@@ -92,7 +91,7 @@ impl Directory for TestDirectory {
         Vec::new()
     }
 
-    fn begin_check(&self, _: PasswordCheck) {
+    fn begin_check(&self, _: LoginCheck) {
         unreachable!("no password is checked elsewhere")
     }
 

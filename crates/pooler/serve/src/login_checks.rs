@@ -1,0 +1,194 @@
+//! What logins wait for and no worker may find out itself: passwords that a directory server checks, keys that take
+//! long to derive, and names that the system may ask a server of the network for. Workers only hand checks over and
+//! take outcomes. Knows no rule for logins.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+    time::Duration,
+};
+
+use postgres_session::{CheckOutcome, CheckVerdict, LoginCheck};
+use seam::ClientTag;
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, oneshot},
+    time::timeout,
+};
+
+use crate::{
+    config::LdapOptions,
+    ldap::{self, VerifiedPasswords},
+    system_users,
+};
+
+/// Passwords that directory servers check at a time. Each takes a connection.
+const MAX_AT_DIRECTORY_SERVERS: usize = 1000;
+/// Checks of each other kind that may be under way at a time. A client that comes beyond it is told to come again.
+const MAX_ON_THREADS: usize = 10_000;
+
+/// Threads that derive keys at a time. Clients that are connected need the processors, too.
+const DERIVATION_THREADS: usize = 2;
+/// Threads that look names up at a time. One that waits for a server of the network cannot be called back.
+const NAME_THREADS: usize = 4;
+
+/// How long a client waits for the name of a user of the system.
+const NAME_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The checks of a process.
+pub struct LoginChecks {
+    runtime: Handle,
+    finished: Arc<Finished>,
+    directory_servers: Lane,
+    derivations: Lane,
+    names: Lane,
+}
+
+/// Checks of one kind.
+struct Lane {
+    under_way: Arc<AtomicUsize>,
+    most: usize,
+    threads: Arc<Semaphore>,
+}
+
+#[derive(Default)]
+struct Finished {
+    /// How many there are, so that a worker takes no lock when there are none.
+    count: AtomicUsize,
+    outcomes: Mutex<Vec<CheckOutcome>>,
+}
+
+impl LoginChecks {
+    pub fn new(runtime: Handle) -> Self {
+        Self {
+            runtime,
+            finished: Arc::default(),
+            directory_servers: Lane::new(MAX_AT_DIRECTORY_SERVERS, 0),
+            derivations: Lane::new(MAX_ON_THREADS, DERIVATION_THREADS),
+            names: Lane::new(MAX_ON_THREADS, NAME_THREADS),
+        }
+    }
+
+    /// Has a directory server check a password. Does not block; so for the following ones.
+    pub fn ask_directory_server(
+        &self,
+        check: LoginCheck,
+        password: String,
+        options: &Arc<LdapOptions>,
+        verified: &Arc<VerifiedPasswords>,
+    ) {
+        let (options, verified) = (Arc::clone(options), Arc::clone(verified));
+        self.begin(&self.directory_servers, (check.client, check.serial), async move {
+            ldap::check(&options, &check.attempt.user, &password, &verified).await
+        });
+    }
+
+    /// Makes a computation that takes long.
+    pub fn compute(&self, check: &LoginCheck, work: impl FnOnce() -> CheckVerdict + Send + 'static) {
+        let outcome = on_thread(Arc::clone(&self.derivations.threads), work);
+        self.begin(&self.derivations, (check.client, check.serial), async move {
+            outcome.await.unwrap_or_else(CheckVerdict::Unavailable)
+        });
+    }
+
+    /// Has the system tell the name of one of its users, which it [knows](system_users::known_name) then for a while.
+    pub fn look_up_name(&self, check: &LoginCheck, uid: u32) {
+        let outcome = on_thread(Arc::clone(&self.names.threads), move || system_users::look_up_name(uid));
+        self.begin(&self.names, (check.client, check.serial), async move {
+            match timeout(NAME_TIMEOUT, outcome).await {
+                Ok(Ok(Ok(()))) => CheckVerdict::Known,
+                Ok(Ok(Err(why)) | Err(why)) => CheckVerdict::Unavailable(why),
+                Err(_) => CheckVerdict::Unavailable("the system takes too long to tell a user's name".to_owned()),
+            }
+        });
+    }
+
+    /// Ends a check for which nothing is to be done.
+    pub fn end(&self, check: &LoginCheck, verdict: CheckVerdict) {
+        self.finished.note((check.client, check.serial), verdict);
+    }
+
+    /// Takes the outcomes that there are.
+    pub fn finished(&self) -> Vec<CheckOutcome> {
+        if self.finished.count.load(SeqCst) == 0 {
+            return Vec::new();
+        }
+        let mut outcomes = self.finished.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+        self.finished.count.store(0, SeqCst);
+        std::mem::take(&mut *outcomes)
+    }
+
+    fn begin(
+        &self,
+        lane: &Lane,
+        whose: (ClientTag, u64),
+        verdict: impl Future<Output = CheckVerdict> + Send + 'static,
+    ) {
+        if lane.under_way.fetch_add(1, SeqCst) >= lane.most {
+            lane.under_way.fetch_sub(1, SeqCst);
+            let why = format!("{} logins are being checked already", lane.most);
+            return self.finished.note(whose, CheckVerdict::Unavailable(why));
+        }
+        let (under_way, finished) = (Arc::clone(&lane.under_way), Arc::clone(&self.finished));
+        self.runtime.spawn(async move {
+            let verdict = verdict.await;
+            under_way.fetch_sub(1, SeqCst);
+            finished.note(whose, verdict);
+        });
+    }
+}
+
+impl Lane {
+    fn new(most: usize, threads: usize) -> Self {
+        Self { under_way: Arc::default(), most, threads: Arc::new(Semaphore::new(threads)) }
+    }
+}
+
+impl Finished {
+    fn note(&self, (client, serial): (ClientTag, u64), verdict: CheckVerdict) {
+        let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+        outcomes.push(CheckOutcome { client, serial, verdict });
+        self.count.store(outcomes.len(), SeqCst);
+    }
+}
+
+/// Does work that blocks on a thread of its own, when there are fewer of these than there may be. It counts until the
+/// work is done, also if the outcome is awaited no more.
+async fn on_thread<T: Send + 'static>(
+    threads: Arc<Semaphore>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String> {
+    let place = threads.acquire_owned().await.map_err(|error| error.to_string())?;
+    let (done, outcome) = oneshot::channel();
+    let work = move || {
+        // The client may have gone.
+        let _ = done.send(work());
+        drop(place);
+    };
+    let thread = thread::Builder::new().name("login-check".to_owned()).spawn(work);
+    thread.map_err(|error| format!("there is no thread for it: {error}"))?;
+    outcome.await.map_err(|_| "it ended by a defect of Poolhouse".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_hangs_holds_up_what_waits_for_its_place_and_nothing_else() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let threads = Arc::new(Semaphore::new(1));
+            let (free, hangs) = std::sync::mpsc::channel::<()>();
+            let first = on_thread(Arc::clone(&threads), move || hangs.recv().is_ok());
+            assert!(timeout(Duration::from_millis(20), first).await.is_err());
+            let second = || on_thread(Arc::clone(&threads), || 7);
+            assert!(timeout(Duration::from_millis(20), second()).await.is_err(), "the thread is not free yet");
+            drop(free);
+            assert_eq!(second().await, Ok(7));
+        });
+    }
+}
