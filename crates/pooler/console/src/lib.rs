@@ -20,6 +20,6 @@ mod writing;
 
 pub use answer::{Answer, Failure};
 pub use command::{Command, Role, Shutdown};
-pub use session::{MAX_MESSAGE_BYTES, Next, OWNER_PARAMETER, Session};
+pub use session::{MAX_MESSAGE_BYTES, NOT_ALLOWED, Next, OWNER_PARAMETER, Session};
 pub use shows::Show;
 pub use table::{Column, Table, Type, Value};

@@ -27,6 +27,9 @@ const CANCEL_REQUEST: u32 = 80_877_102;
 const SSL_REQUEST: u32 = 80_877_103;
 const GSS_REQUEST: u32 = 80_877_104;
 
+/// What users hear that may not use the console.
+pub const NOT_ALLOWED: &str = "not allowed";
+
 /// What is to be done next.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Next {
@@ -124,6 +127,14 @@ impl Session {
         message.u32(secret);
         message.end();
         write_ready(out);
+    }
+
+    /// What the user may do from now on; without a role the session ends.
+    pub fn set_role(&mut self, role: Option<Role>, out: &mut Vec<u8>) {
+        match role {
+            Some(role) => self.role = role,
+            None => self.fail_fatally(NOT_ALLOWED, out),
+        }
     }
 
     /// Turns the user away.

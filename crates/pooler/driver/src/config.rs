@@ -6,6 +6,7 @@ use pool::{GateConfig, PoolConfig};
 use seam::{PoolId, Tenant};
 
 use crate::{
+    kept_places::ClientRank,
     network::Network,
     orders::DatabaseName,
     socket::TcpOptions,
@@ -254,6 +255,8 @@ pub struct PoolSpec {
     pub revision: u64,
     /// The pool is a part of the process itself: neither it nor its servers are shown, and no order is for it.
     pub hidden: bool,
+    /// What its clients are to the process.
+    pub client_rank: ClientRank,
 }
 
 impl PoolSpec {

@@ -16,6 +16,7 @@ mod driver;
 mod evictions;
 mod handle;
 mod histogram;
+mod kept_places;
 mod listener;
 mod lobby;
 mod mailbox;
@@ -48,6 +49,7 @@ pub use config::{
 pub use descriptors::raise_descriptor_limit;
 pub use driver::{Driver, REACTOR};
 pub use handle::Handle;
+pub use kept_places::ClientRank;
 pub use network::Network;
 pub use orders::{DatabaseName, Order};
 pub use pace::Pace;

@@ -178,6 +178,8 @@ pub(crate) enum Admission {
     Surplus,
     /// Another one has its place by now.
     Displaced,
+    /// It has one of the places that are kept for operators.
+    Kept,
 }
 
 pub(crate) struct Mailbox<P: Protocol, R: Reactor> {

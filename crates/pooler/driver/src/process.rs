@@ -20,6 +20,7 @@ use crate::{
     clock::Clock,
     config::{DriverConfig, Upstreams},
     evictions::Evictable,
+    kept_places::KeptPlaces,
     listener::Listener,
     orders::DatabaseName,
     registry::Registry,
@@ -35,6 +36,7 @@ pub(crate) struct Process {
     pub(crate) listeners: Vec<Listener>,
     /// The clients of all listeners.
     pub(crate) total: Arc<ClientTotal>,
+    pub(crate) kept_places: KeptPlaces,
     pub(crate) registry: Registry,
     pub(crate) tenants: Tenants,
     pub(crate) boards: Vec<Board>,
@@ -70,6 +72,7 @@ impl Process {
             listening: AtomicUsize::new(sockets),
             listeners,
             total,
+            kept_places: KeptPlaces::default(),
             tenants: Tenants::new(),
             registry: Registry::new(upstreams, config.workers, config.reserved.clone()),
             resolver: Resolver::start(),

@@ -63,6 +63,9 @@ pub trait Directory: Send + Sync + 'static {
     /// A client that logged in as `user` gave a wrong proof: what is remembered of that user may be outdated.
     fn note_refuted(&self, database: &str, user: &str);
 
+    /// Whether places are kept for some clients of a database, where there is no room for others.
+    fn keeps_places(&self, database: &str) -> bool;
+
     /// What serves `user`, who has been authenticated, in `database`. Not called before that, so that unauthenticated
     /// clients learn nothing of databases and use nothing up.
     fn route(&self, database: &str, user: &str) -> Result<Route, Unknown>;

@@ -294,6 +294,10 @@ impl Directory for LoginDirectory {
         unreachable!("{NO_CLIENTS}")
     }
 
+    fn keeps_places(&self, _: &str) -> bool {
+        unreachable!("{NO_CLIENTS}")
+    }
+
     fn route(&self, _: &str, _: &str) -> Result<Route, Unknown> {
         unreachable!("{NO_CLIENTS}")
     }

@@ -26,7 +26,10 @@ use std::{
 
 use console::{Role, Show, Table, Value};
 use driver::Handle;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::{
+    net::{UnixListener, UnixStream},
+    sync::Semaphore,
+};
 
 use self::{running::Running, statistics::Statistics};
 use crate::{admin::Admin, config::PGBOUNCER_NAME, console_socket, reload::Reloader};
@@ -40,6 +43,8 @@ macro_rules! pgbouncer_version {
 
 /// Connections at a time; further ones are closed.
 const MAX_CONNECTIONS: usize = 256;
+/// Connections of users who may only look. The rest is for users who give orders.
+const MAX_VIEWER_CONNECTIONS: usize = 192;
 /// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -47,6 +52,7 @@ pub struct Console {
     handle: Handle,
     admin: Admin,
     running: Running,
+    viewer_places: Arc<Semaphore>,
     statistics: Statistics,
 }
 
@@ -74,12 +80,18 @@ impl ConsoleSocket {
 impl Console {
     pub fn new(handle: Handle, admin: Admin) -> Arc<Self> {
         let statistics = Statistics::new(handle.snapshot());
-        Arc::new(Self { handle, admin, running: Running::default(), statistics })
+        Arc::new(Self {
+            handle,
+            admin,
+            running: Running::default(),
+            viewer_places: Arc::new(Semaphore::new(MAX_VIEWER_CONNECTIONS)),
+            statistics,
+        })
     }
 
     /// Serves connections for ever.
     pub async fn serve(self: Arc<Self>, listener: UnixListener) {
-        let places = Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTIONS));
+        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         tokio::spawn(Arc::clone(&self).keep_averages());
         loop {
             let stream = match listener.accept().await {

@@ -304,8 +304,10 @@ impl ConfigPools {
         if let Some(id) = table.ids.get(&key) {
             return Ok(*id);
         }
-        let is_covered = self.config.databases[database].name == FALLBACK;
-        let made_up = is_covered || key.is_made_up();
+        let configured = &self.config.databases[database];
+        let is_operators = configured.is_console && self.config.console.role(key.user()).is_some();
+        let is_covered = configured.name == FALLBACK;
+        let made_up = !is_operators && (is_covered || key.is_made_up());
         let most = if made_up { MAX_POOLS - RESERVED_FOR_CONFIGURED } else { MAX_POOLS };
         if table.entries.len() >= most + self.lookups.iter().flatten().count() {
             let text =

@@ -93,6 +93,7 @@ pub fn pool_spec(protocol: &'static str, database: String, host: HostId, config:
         cancel_timeout: Duration::from_secs(5),
         fast_close: false,
         hidden: false,
+        client_rank: driver::ClientRank::default(),
     }
 }
 

@@ -117,6 +117,7 @@ mod tests {
             fast_close: false,
             revision: 0,
             hidden: false,
+            client_rank: crate::kept_places::ClientRank::default(),
             timeouts: crate::config::PoolTimeouts::default(),
         };
         Attempts::new(Arc::new(spec), 1, Time(now))

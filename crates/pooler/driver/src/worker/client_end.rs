@@ -357,6 +357,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 listener.surplus.fetch_sub(1, Relaxed);
             }
             Admission::Displaced => listener.displaced_left(),
+            Admission::Kept => self.process.kept_places.give_back(),
         }
         self.process.boards[usize::from(self.number)].clients.fetch_sub(1, Relaxed);
     }

@@ -163,7 +163,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.execute(out, Source::NONE);
         let why = match admission {
             Admission::Admitted | Admission::Surplus if self.shutdown.is_draining() => Some(Refusal::ShuttingDown),
-            Admission::Admitted | Admission::Displaced => None,
+            Admission::Admitted | Admission::Displaced | Admission::Kept => None,
             Admission::Surplus => {
                 let (limit, setting) = self.process.listeners[listener as usize].client_limit();
                 Some(Refusal::TooManyClients { limit, setting })

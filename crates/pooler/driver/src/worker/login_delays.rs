@@ -79,7 +79,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let address = self.client_ip(slot);
         let client = &mut self.clients[slot];
-        if client.login.turn == LoginTurn::Waived || !client.places.is_admitted() {
+        // A client that is only told that there is no room proves nothing.
+        let goes = !client.places.is_admitted() && client.log.login.is_none();
+        if client.login.turn == LoginTurn::Waived || goes {
             return false;
         }
         if self.process.throttle.try_take_turn(address, &mut client.login_ticket, self.now) {

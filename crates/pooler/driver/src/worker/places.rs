@@ -41,6 +41,11 @@ impl Places {
         std::mem::take(&mut self.leaving)
     }
 
+    /// The client, which was let in only to be told that there is no room, has got a kept place.
+    pub(super) fn take_kept(&mut self) {
+        self.admission = Admission::Kept;
+    }
+
     pub(super) fn tenants(&self) -> TenantIds {
         self.tenants
     }

@@ -2,14 +2,20 @@
 //! sessions get no input, effects for them are deferred (the answer to the login first of all), and for the
 //! listener they have yet to log in.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use pool::Time;
 use seam::{Blame, Bytes, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, Protocol, Refusal, Tenant};
 
 use super::{ClientWork, Worker, calls::Source};
 use crate::{
+    kept_places::ClientRank,
+    mailbox::Admission,
     reactor::Reactor,
+    shared_pool::SharedPool,
     tenants::{Entrance, TenantIds, TenantTicket},
 };
 
@@ -63,6 +69,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let Some(shared) = shared.filter(|shared| shared.enter()) else { return self.on_forgotten(slot) };
         let client = &mut self.clients[slot];
         client.pool = Some(pool);
+        if client.places.admission() == Admission::Surplus && !client.life.is_closing() {
+            return self.seat_at_kept_place(slot, &shared);
+        }
         if !client.places.is_admitted() || client.life.is_closing() {
             return self.admit_logged_in(slot);
         }
@@ -74,7 +83,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let process = Arc::clone(&self.process);
         let limits = |tenant: &Tenant| process.registry.limits(tenant);
-        match process.tenants.enter([shared.tenant.clone(), of_user(user)], limits, self.now) {
+        let tenants = match shared.spec().client_rank {
+            ClientRank::Operator => [None, None],
+            ClientRank::Application | ClientRank::Viewer => [shared.tenant.clone(), of_user(user)],
+        };
+        match process.tenants.enter(tenants, limits, self.now) {
             Entrance::Inside(tenants) => self.admit_for_tenants(slot, tenants),
             Entrance::Awaits { ticket, in_vain } => {
                 self.join_tenant_queue(slot, Some(ticket), in_vain);
@@ -83,6 +96,22 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 self.requeue(slot, true);
             }
         }
+    }
+
+    /// A client for which there is no room has logged in all the same, as sessions let operators do. It has to go if
+    /// there is no kept place for it.
+    fn seat_at_kept_place(&mut self, slot: usize, shared: &SharedPool) {
+        let process = Arc::clone(&self.process);
+        let listener = &process.listeners[usize::from(self.clients[slot].listener)];
+        if process.kept_places.try_take(shared.spec().client_rank) {
+            listener.surplus.fetch_sub(1, Relaxed);
+            self.clients[slot].places.take_kept();
+            return self.admit_logged_in(slot);
+        }
+        // It hears that in the place of the answer to its login.
+        self.join_tenant_queue(slot, None, false);
+        let (limit, setting) = listener.client_limit();
+        self.push_client_work(slot, ClientWork::Refuse(Refusal::TooManyClients { limit, setting }));
     }
 
     /// The pool that a client has logged in to is forgotten.
@@ -222,7 +251,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let stays = rules.turn_away(false);
         if told || !stays {
             if stays {
-                rules.surplus.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+                rules.surplus.fetch_sub(1, Relaxed);
             }
             if !self.clients[slot].life.is_closing() {
                 self.push_close(slot, CloseReason::Done);
@@ -230,7 +259,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         }
         if !self.leave_lobby(slot) {
-            rules.surplus.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+            rules.surplus.fetch_sub(1, Relaxed);
             return self.push_displaced(slot);
         }
         // It hears why in answer to what it asks next, and goes when that takes as long as a login may.

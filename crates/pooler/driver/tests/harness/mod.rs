@@ -57,6 +57,7 @@ impl Upstreams for Spec {
             fast_close: false,
             revision: 0,
             hidden: false,
+            client_rank: driver::ClientRank::default(),
         })
     }
 

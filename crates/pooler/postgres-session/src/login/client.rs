@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use scram::Mechanism;
-use seam::{Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Origin, Outbox, Peer, Secured, Standing, Verdict};
+use seam::{
+    Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Origin, Outbox, Peer, Refusal, Secured, Standing, Verdict,
+};
 
 use super::{
     refusal::refuse_route,
@@ -120,7 +122,7 @@ impl Postgres {
             }
             Packet::Start(start) => {
                 let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
-                if let Some(why) = login.refusal.take() {
+                if let Some(why) = login.refusal.take().filter(|why| !self.may_have_kept_place(why, &start)) {
                     send_away(me, client, why, out);
                     client.close(me, CloseReason::Done, out);
                     return Progress::Wait;
@@ -129,6 +131,12 @@ impl Postgres {
                 if matches!(client.phase, Phase::Closed) { Progress::Wait } else { Progress::Consumed(length) }
             }
         }
+    }
+
+    /// Whether a client for which there is no room may go on: the driver keeps places for operators, and gives one to a
+    /// client that has proved that it is one.
+    fn may_have_kept_place(&self, why: &Refusal, start: &Start) -> bool {
+        matches!(why, Refusal::TooManyClients { .. }) && self.directory.keeps_places(&start.database)
     }
 
     /// Whether a client that asks for TLS gets it.

@@ -69,6 +69,10 @@ impl Directory for LivePools {
         self.current().note_refuted(database, user);
     }
 
+    fn keeps_places(&self, database: &str) -> bool {
+        self.current().keeps_places(database)
+    }
+
     fn route(&self, database: &str, user: &str) -> Result<Route, Unknown> {
         let (route, pool) = self.find_or_add(|pools| pools.route(database, user), |route| route.pool)?;
         Ok(Route { pool, ..route })

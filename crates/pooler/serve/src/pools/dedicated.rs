@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use ::pool::PoolConfig;
-use driver::{PoolSpec, PoolTimeouts};
+use console::Role;
+use driver::{ClientRank, PoolSpec, PoolTimeouts};
 use postgres_session::{PoolMode, Rejection, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Unknown};
 use seam::PoolId;
 use settings::Secret;
@@ -105,6 +106,13 @@ impl ConfigPools {
             };
             spec.caps.clear();
             spec.hidden = true;
+            let is_owners = matches!(&entry.key, Key::Dedicated { parameters, .. } if !parameters.is_empty());
+            spec.client_rank = match self.config.console_role(entry.key.user()) {
+                _ if is_owners => ClientRank::Operator,
+                Some(Role::Admin) => ClientRank::Operator,
+                Some(Role::Viewer) => ClientRank::Viewer,
+                None => ClientRank::Application,
+            };
         }
         spec
     }

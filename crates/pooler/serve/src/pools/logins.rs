@@ -62,6 +62,10 @@ impl Directory for ConfigPools {
         }
     }
 
+    fn keeps_places(&self, database: &str) -> bool {
+        self.database(database).is_some_and(|index| self.config.databases[index].is_console)
+    }
+
     fn route(&self, database: &str, user: &str) -> Result<Route, Unknown> {
         let index = self.database(database).ok_or(Unknown::Database)?;
         let configured = &self.config.databases[index];

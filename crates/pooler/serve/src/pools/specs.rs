@@ -59,6 +59,7 @@ impl ConfigPools {
             fast_close: false,
             revision: 0,
             hidden: false,
+            client_rank: driver::ClientRank::default(),
         }
     }
 

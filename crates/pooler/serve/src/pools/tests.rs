@@ -361,6 +361,7 @@ fn the_console_gets_the_client_as_it_is_and_counts_for_nothing() {
     let (login, spec) = (pools.server_login(route.pool), pools.spec(route.pool));
     assert_eq!((login.user.as_str(), login.database.as_str(), login.password), ("admin", "poolhouse", None));
     assert!(login.parameters.is_empty(), "a client could call itself the owner");
+    assert_eq!(spec.client_rank, driver::ClientRank::Operator);
     assert!(spec.hosts.to_string().starts_with("@poolhouse-console-") && spec.hidden, "{}", spec.hosts);
     assert!(spec.caps.is_empty() && pools.tenant(route.pool).is_none());
 }

@@ -121,6 +121,10 @@ impl Directory for Setup {
 
     fn note_refuted(&self, _: &str, _: &str) {}
 
+    fn keeps_places(&self, _: &str) -> bool {
+        false
+    }
+
     fn route(&self, _: &str, user: &str) -> Result<Route, Unknown> {
         let pool = USERS.iter().position(|known| *known == user).ok_or(Unknown::User)?;
         Ok(Route { pool: self.pool_ids.id_or_new(pool as u32), mode: self.mode, pass_through: false, add_host: false })

@@ -63,6 +63,10 @@ impl Directory for TestDirectory {
         Ok(self.proof.clone())
     }
 
+    fn keeps_places(&self, _: &str) -> bool {
+        false
+    }
+
     fn route(&self, database: &str, _: &str) -> Result<Route, Unknown> {
         if database == "nowhere" {
             return Err(Unknown::Database);
