@@ -115,7 +115,7 @@ impl Start {
                 "user" => start.user = value.to_owned(),
                 "database" => start.database = value.to_owned(),
                 "options" => options = value.to_owned(),
-                "replication" => start.replication = (!is_off(value)).then(|| value.to_owned()),
+                "replication" => start.replication = replication(value)?.map(str::to_owned),
                 _ if name.starts_with("_pq_.") => {
                     start.negotiate = true;
                     start.unknown_options.push(name.to_owned());
@@ -190,8 +190,25 @@ fn text<'a>(body: &mut &'a [u8]) -> Result<&'a str, StartError> {
     std::str::from_utf8(text).map_err(|_| StartError::Malformed("a parameter that is not UTF-8"))
 }
 
-fn is_off(value: &str) -> bool {
-    ["false", "off", "no", "0", "f", "n"].iter().any(|off| value.eq_ignore_ascii_case(off))
+/// Which replication a client asks for, if any, by the rules of PostgreSQL: otherwise rules for logins would be about
+/// another kind of connection than the server makes.
+fn replication(value: &str) -> Result<Option<&'static str>, StartError> {
+    if value == "database" {
+        return Ok(Some("database"));
+    }
+    let is_on = truth(value).ok_or(StartError::Malformed("`replication` is a truth value, or \"database\""))?;
+    Ok(is_on.then_some("true"))
+}
+
+/// A truth value as PostgreSQL reads it: the beginning of a word is enough, if no other word begins so.
+fn truth(value: &str) -> Option<bool> {
+    let value = value.to_ascii_lowercase();
+    let begins = |word: &str| !value.is_empty() && word.starts_with(&value) && value != "o";
+    let is_one = |words: &[&str]| words.iter().any(|word| begins(word));
+    match (is_one(&["true", "yes", "on", "1"]), is_one(&["false", "no", "off", "0"])) {
+        (false, false) => None,
+        (is_true, _) => Some(is_true),
+    }
 }
 
 #[cfg(test)]
@@ -226,11 +243,15 @@ mod tests {
     #[test]
     fn a_replication_connection_is_no_setting() {
         let asked = |value: &str| start(PROTOCOL_3_0, &format!("user app replication {value}  ")).unwrap();
-        for value in ["database", "true", "1", "nonsense"] {
-            assert_eq!((asked(value).replication.as_deref(), asked(value).settings.len()), (Some(value), 0));
+        for (value, kind) in [("database", "database"), ("true", "true"), ("1", "true"), ("T", "true"), ("On", "true")]
+        {
+            assert_eq!((asked(value).replication.as_deref(), asked(value).settings.len()), (Some(kind), 0));
         }
-        for off in ["off", "false", "No", "0"] {
+        for off in ["off", "of", "fa", "false", "No", "0"] {
             assert_eq!((asked(off).replication, asked(off).settings.len()), (None, 0), "{off}");
+        }
+        for wrong in ["nonsense", "o", "Database", "2", "tru3", "onn"] {
+            assert!(start(PROTOCOL_3_0, &format!("user app replication {wrong}  ")).is_err(), "{wrong}");
         }
     }
 

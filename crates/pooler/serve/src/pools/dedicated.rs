@@ -32,6 +32,10 @@ impl ConfigPools {
         if request.replication.is_none() && !configured.is_console {
             return Ok(None);
         }
+        if configured.is_console && request.replication.is_some() {
+            // Rules for replication say how the client logged in, not those for the console.
+            return Err(Unknown::Forbidden("The console has no replication.".to_owned()));
+        }
         let is_owner = configured.is_console && self.config.owns_console(user, &request.origin);
         if configured.is_console && !is_owner && self.config.console_role(user).is_none() {
             return Err(Unknown::Rejected(Rejection::Console));
