@@ -166,7 +166,8 @@ fn most_servers(config: &Config) -> u64 {
         limit => at_all_hosts(database, limit),
     };
     let lookups = |database: &Database| database.auth.as_ref().map_or(0, |auth| u64::from(auth.pool_size));
-    let sum: u64 = config.databases.iter().map(|database| of(database) + lookups(database)).sum();
+    let of_console = config.console.auth.as_ref().map_or(0, |auth| u64::from(auth.pool_size));
+    let sum = config.databases.iter().map(|database| of(database) + lookups(database)).sum::<u64>() + of_console;
     match config.limits.max_server_connections {
         0 => sum,
         limit => sum.min(u64::from(limit)),

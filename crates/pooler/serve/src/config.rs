@@ -105,7 +105,9 @@ impl Config {
             return true;
         }
         let proves = |user: &User| user.password.is_some() || (user.certificate && kind == Kind::Postgres);
-        self.users.iter().any(proves) || self.databases_of(kind).any(|database| database.auth.is_some())
+        self.users.iter().any(proves)
+            || self.databases_of(kind).any(|database| database.auth.is_some())
+            || (kind == Kind::Postgres && self.console.auth.is_some())
     }
 
     /// The databases of one kind.

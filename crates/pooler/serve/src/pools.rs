@@ -82,6 +82,10 @@ pub struct ConfigPools {
 struct Lookups {
     /// The pool whose servers run the query.
     pool: PoolId,
+    /// The database's name at these servers.
+    database: String,
+    /// The configured database at whose servers the query runs.
+    at: usize,
     auth: AuthQuery,
     known: Arc<KnownUsers>,
 }
@@ -111,7 +115,7 @@ fn with_console(config: Arc<Config>) -> Arc<Config> {
         return config;
     }
     let mut config = Arc::unwrap_or_clone(config);
-    config.databases.push(Database::console(&config.console.name, console_socket::name()));
+    config.databases.push(Database::console(&config.console, console_socket::name()));
     Arc::new(config)
 }
 
@@ -121,7 +125,7 @@ impl ConfigPools {
         let config = with_console(config);
         let of = |kind| move |(_, database): &(usize, &Database)| database.kind == kind;
         let all = || config.databases.iter().enumerate();
-        let databases = all().filter(of(Kind::Postgres)).map(|(i, d)| (d.name.clone(), i)).collect();
+        let databases: HashMap<_, _> = all().filter(of(Kind::Postgres)).map(|(i, d)| (d.name.clone(), i)).collect();
         let redis = all().find(of(Kind::Redis)).map(|(i, _)| i);
         let mongodb = all().find(of(Kind::MongoDb)).map(|(i, _)| i);
         let users = config.users.iter().enumerate().map(|(i, u)| (u.name.clone(), i)).collect();
@@ -130,10 +134,14 @@ impl ConfigPools {
         let lookups = config.databases.iter().enumerate().map(|(index, database)| {
             let auth = database.auth.clone()?;
             let key = Key::Lookups { database: database.name.as_str().into(), user: auth.user.as_str().into() };
-            let pool = table.add(Entry { database: index, key, made_for: None })?;
-            Some(Lookups { pool, auth, known: Arc::default() })
+            let named = |name: &String| databases.get(name).or_else(|| databases.get(FALLBACK)).copied();
+            let at = auth.server.as_ref().map_or(Some(index), named)?;
+            let name_there = || config.databases[at].database.clone();
+            let database = auth.database.clone().or_else(name_there).or_else(|| auth.server.clone())?;
+            let pool = table.add(Entry { database: at, key, made_for: None })?;
+            Some(Lookups { pool, database, at, auth, known: Arc::default() })
         });
-        let lookups = lookups.collect();
+        let lookups: Vec<_> = lookups.collect();
         let table = RwLock::new(table);
         // A token without a user, where no login is needed, has the empty user.
         let tokens = Tokens::new(&config.tokens, "");
@@ -174,9 +182,9 @@ impl ConfigPools {
             let Some(lookups) = lookups else { continue };
             let Some(before) = earlier.databases.get(&database.name).copied() else { continue };
             if let Some(old) = &earlier.lookups[before]
-                && earlier.config.databases[before].hosts == database.hosts
-                && (&old.auth.query, &old.auth.user, &old.auth.database)
-                    == (&lookups.auth.query, &lookups.auth.user, &lookups.auth.database)
+                && earlier.config.databases[old.at].hosts == pools.config.databases[lookups.at].hosts
+                && (&old.auth.query, &old.auth.user, &old.database)
+                    == (&lookups.auth.query, &lookups.auth.user, &lookups.database)
             {
                 lookups.known = Arc::clone(&old.known);
             }
@@ -197,6 +205,12 @@ impl ConfigPools {
             Some(index) => self.lookups[index].as_ref(),
             None => self.lookups.iter().flatten().next(),
         }
+    }
+
+    /// What the servers of a pool look up, if they look up users.
+    fn lookups_of(&self, pool: &Entry) -> Option<&Lookups> {
+        let Key::Lookups { database, .. } = &pool.key else { return None };
+        self.lookups[*self.databases.get(&**database)?].as_ref()
     }
 
     /// A user's stored password: from the configuration, or as last looked up.

@@ -297,6 +297,14 @@ poolhouse.toml:4:14: error: `d` has an auth_query and no user to run it as
     );
     let found = errors("[auth]\nauth_user = \"x\"\n[[database]]\nname = \"*\"\nurl = \"postgres://h\"\n");
     assert!(found.contains("no database to run it in") && found.contains("add `auth_database`"), "{found}");
+    let database = "[[database]]\nname = \"d\"\nurl = \"postgres://h\"\n";
+    for (text, place) in [
+        (format!("[auth]\nauth_user = \"x\"\nauth_server = \"nowhere\"\n{database}"), ":3:15"),
+        (format!("[auth]\nauth_user = \"x\"\n{database}auth_server = \"nowhere\"\n"), ":6:15"),
+    ] {
+        let found = errors(&text);
+        assert!(found.contains("no [[database]] `nowhere`") && found.contains(place), "{found}");
+    }
 }
 
 #[test]

@@ -168,6 +168,7 @@ const KEYS_WITHOUT_SECRETS: &[&[&str]] = &[
         "rules_only",
         "auth_user",
         "auth_query",
+        "auth_server",
         "auth_database",
     ],
     &["type", "hba_file", "ident_file"],

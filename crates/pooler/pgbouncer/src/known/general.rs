@@ -65,7 +65,7 @@ pub const GENERAL: &[Known] = &[
     Known::new("auth_file", "", Text, &[("auth", "file")], Fate::Same),
     Known::new("auth_user", "", Text, &[("auth", "auth_user")], Fate::Same),
     Known::new("auth_query", DEFAULT_AUTH_QUERY, Text, &[("auth", "auth_query")], Fate::Same),
-    Known::new("auth_dbname", "", Text, &[("auth", "auth_database")], Fate::Same),
+    Known::new("auth_dbname", "", Text, &[("auth", "auth_server")], Fate::Same),
     Known::new("auth_ldap_options", "", Text, &[("auth", "ldap_options")], Fate::Same),
     // Log
     Known::new("syslog", "0", Number, &[("log", "syslog")], Fate::Same),

@@ -13,7 +13,7 @@ pub const DATABASE: &[Known] = &[
     Known::new("password", "", Text, &[("database", "url")], Fate::Same),
     Known::new("auth_user", "", Text, &[("database", "auth_user")], Fate::Same),
     Known::new("auth_query", "", Text, &[("database", "auth_query")], Fate::Same),
-    Known::new("auth_dbname", "", Text, &[("database", "auth_database")], Fate::Same),
+    Known::new("auth_dbname", "", Text, &[("database", "auth_server")], Fate::Same),
     Known::new("pool_size", "-1", Number, &[("database", "max_size")], Fate::Same),
     Known::new("min_pool_size", "-1", Number, &[("database", "min_size")], Fate::Same),
     Known::new("reserve_pool_size", "-1", Number, &[("database", "reserve_size")], Fate::Same),

@@ -1,7 +1,11 @@
 //! Who may log in: `[auth]`.
 
-use super::Writer;
+use super::{
+    Writer,
+    databases::{CONSOLE, FALLBACK},
+};
 use crate::{
+    general::Given,
     ini::{SectionName, Setting},
     pairs::pairs,
 };
@@ -56,21 +60,31 @@ impl Writer<'_> {
         }
         // Without a user here, the query is for the databases that name one.
         let is_asked = user.text().is_some();
-        if is_asked && !self.ini.settings.iter().filter(is_database).all(has_its_own_query) {
+        // The console has no query of its own.
+        let for_console = database.text().is_some();
+        if is_asked && (for_console || !self.ini.settings.iter().filter(is_database).all(has_its_own_query)) {
             self.set("auth_query", query.value, query);
         }
-        if let (Some(name), true) = (database.text(), is_asked) {
-            self.set("auth_database", self.name_at_server(name), database);
+        if database.text().is_some() && is_asked {
+            self.lookup_server(database);
         }
     }
 
-    /// The name at the server of an entry of `[databases]`.
-    pub(super) fn name_at_server(&self, name: &str) -> String {
-        let entry = |setting: &&Setting| setting.section == SectionName::Databases && setting.key == name;
-        let own = self.ini.settings.iter().rev().find(entry).and_then(|setting| {
-            pairs(&setting.value).ok()?.into_iter().rev().find(|pair| pair.key == "dbname").map(|pair| pair.value)
-        });
-        own.unwrap_or_else(|| name.to_owned())
+    /// The entry of `[databases]` at whose server users are looked up.
+    pub(super) fn lookup_server(&mut self, given: Given<'_>) {
+        let name = given.value;
+        if name == CONSOLE {
+            let hint = "name an entry of [databases]: the console knows no users";
+            return self.refuse_given(given, "cannot use the reserved \"pgbouncer\" database as an auth_dbname", hint);
+        }
+        let covers = |setting: &Setting| {
+            setting.section == SectionName::Databases && (setting.key == name || setting.key == FALLBACK)
+        };
+        if !self.ini.settings.iter().any(covers) {
+            let message = format!("auth_dbname: there is no database \"{}\" in [databases]", name.escape_debug());
+            return self.refuse_given(given, message, "add it: users are looked up at its server");
+        }
+        self.set("auth_server", name, given);
     }
 }
 

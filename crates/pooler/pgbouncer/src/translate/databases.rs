@@ -11,9 +11,9 @@ use crate::{
 };
 
 /// The name that stands for all databases without an entry.
-const FALLBACK: &str = "*";
+pub(super) const FALLBACK: &str = "*";
 /// The name of the console.
-const CONSOLE: &str = "pgbouncer";
+pub(super) const CONSOLE: &str = "pgbouncer";
 /// Where users of [`FALLBACK`] are looked up if no `auth_dbname` says it.
 const FALLBACK_AUTH_DATABASE: &str = "postgres";
 
@@ -180,8 +180,9 @@ impl Writer<'_> {
         if let Some(query) = query.or(of_all) {
             self.set("auth_query", query.value, query);
         }
-        match entry.get("auth_dbname").or(name_of_all) {
-            Some(database) => self.set("auth_database", self.name_at_server(database.value), database),
+        let own = entry.get("auth_dbname").filter(|given| given.text().is_some());
+        match own.or(name_of_all) {
+            Some(database) => self.lookup_server(database),
             None if entry.name == FALLBACK && self.get("auth_dbname").text().is_none() => {
                 self.toml.comment("Not the database that the client names, in which anyone could put the query.");
                 self.put("auth_database", FALLBACK_AUTH_DATABASE);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use driver::Address;
 use settings::{Problem, show_duration};
+use upstream::Kind;
 
 use crate::config::{Config, Database, Mode, User};
 
@@ -116,8 +117,11 @@ fn lookups(config: &Config, database: &Database, found: &mut Vec<Problem>) {
     }
     let known = || config.users.iter().any(|user| user.name == auth.user && user.password.is_some());
     // The database may authenticate Poolhouse by the process's user at a Unix socket, or by a certificate.
-    let on_sockets = database.hosts.addresses.iter().all(|host| matches!(host, Address::Unix(_)));
-    if auth.password.is_none() && !known() && !on_sockets && database.tls.identity.is_none() {
+    let named = |name: &String| config.databases_of(Kind::Postgres).find(|database| database.name == *name);
+    let at = auth.server.as_ref().and_then(named).unwrap_or(database);
+    let on_sockets = at.hosts.addresses.iter().all(|host| matches!(host, Address::Unix(_)));
+    let of_url = at.user.as_ref() == Some(&auth.user) && at.password.is_some();
+    if auth.password.is_none() && !known() && !of_url && !on_sockets && at.tls.identity.is_none() {
         let message = format!("users of `{name}` are looked up as `{}`, of whom no password is known", auth.user);
         let problem = Problem::warning(message)
             .hint("add `auth_password` or `auth_password_file`, unless the database trusts Poolhouse");

@@ -15,6 +15,7 @@ pub const AUTH_QUERY_KEYS: &[&str] = &[
     "auth_user",
     "auth_password",
     "auth_password_file",
+    "auth_server",
     "auth_database",
     "auth_pool_size",
     "auth_cache_time",
@@ -26,15 +27,17 @@ pub const DEFAULT_AUTH_QUERY: &str = "SELECT rolname, rolpassword FROM pg_catalo
      WHERE rolname = $1 AND rolcanlogin AND (rolvaliduntil IS NULL OR rolvaliduntil > pg_catalog.now())";
 
 /// How users of a database are looked up there.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AuthQuery {
     /// SQL with the user as parameter `$1`; gives user and stored password.
     pub query: Arc<str>,
     pub user: String,
     /// The password of that user, if it is configured.
     pub password: Option<Secret>,
-    /// The database in which the query runs.
-    pub database: String,
+    /// The `[[database]]` at whose server the query runs; `None` is that of the users' own database.
+    pub server: Option<String>,
+    /// The database's name there; `None` is the name that `server` has there.
+    pub database: Option<String>,
     /// Most servers that run the query.
     pub pool_size: u32,
     /// How long a found user is cached.
@@ -50,6 +53,7 @@ pub struct AuthKeys {
     query: Option<Option<String>>,
     user: Option<String>,
     password: Option<Secret>,
+    server: Option<String>,
     database: Option<String>,
     pool_size: Option<u32>,
     cache_time: Option<Duration>,
@@ -68,6 +72,7 @@ impl AuthKeys {
             query,
             user: section.string("auth_user").filter(|user| !user.is_empty()),
             password: section.secret("auth_password", "auth_password_file", false),
+            server: section.string("auth_server").filter(|name| !name.is_empty()),
             database: section.string("auth_database"),
             pool_size: section.number("auth_pool_size", 1..=MAX_COUNT),
             cache_time: section.duration_on("auth_cache_time"),
@@ -77,36 +82,71 @@ impl AuthKeys {
 
     /// How a database's users are looked up; `None` if they are not.
     pub fn resolve(&self, general: &Self, section: &Section<'_>, name: &str, url: &UpstreamUrl) -> Option<AuthQuery> {
-        let query = self.query.clone().or_else(|| general.query.clone());
-        let user = self.user.clone().or_else(|| general.user.clone());
-        let query = match (query, &user) {
-            (Some(None), _) | (None, None) => return None,
-            (Some(Some(query)), _) => query,
-            (None, Some(_)) => DEFAULT_AUTH_QUERY.to_owned(),
-        };
-        let Some(user) = user.or_else(|| url.user.clone()) else {
+        let keys = self.over(general);
+        let query = keys.query()?;
+        // The user of the url is one of the database's own server.
+        let of_url = || url.user.clone().filter(|_| keys.server.is_none());
+        let Some(user) = keys.user.clone().or_else(of_url) else {
             let problem = Problem::error(format!("`{name}` has an auth_query and no user to run it as"));
             section.report("auth_query", problem.hint("add `auth_user`, or a user to the url"));
             return None;
         };
         let own = || url.database.clone().or_else(|| (name != FALLBACK).then(|| name.to_owned()));
-        let Some(database) = self.database.clone().or_else(|| general.database.clone()).or_else(own) else {
+        let database = if keys.server.is_some() { keys.database.clone() } else { keys.database.clone().or_else(own) };
+        if keys.server.is_none() && database.is_none() {
             let problem = Problem::error("the database \"*\" has an auth_query and no database to run it in");
             section.report("auth_query", problem.hint("add `auth_database`: names that strangers choose are not used"));
             return None;
-        };
+        }
+        let is_of_url = keys.server.is_none() && url.user.as_ref() == Some(&user);
+        let password = keys.password.clone().or_else(|| url.password.clone().filter(|_| is_of_url));
+        Some(keys.auth_query(query, user, password, database))
+    }
+
+    /// How users of the console are looked up: at the server that `[auth]` names, if it names one.
+    pub fn of_console(&self) -> Option<AuthQuery> {
+        self.server.as_ref()?;
+        let (query, user) = (self.query()?, self.user.clone()?);
+        Some(self.auth_query(query, user, self.password.clone(), self.database.clone()))
+    }
+
+    /// The keys, and what is inherited.
+    fn over(&self, general: &Self) -> Self {
+        let Self { query, user, password, server, database, pool_size, cache_time, failure_cache_time } = self.clone();
         // A password belongs to the user it is told with.
-        let general_password = general.password.clone().filter(|_| self.user.is_none());
-        let of_url = url.password.clone().filter(|_| url.user.as_ref() == Some(&user));
-        let cache_time = self.cache_time.or(general.cache_time).unwrap_or(Duration::from_secs(60));
-        Some(AuthQuery {
+        let general_password = general.password.clone().filter(|_| user.is_none());
+        Self {
+            query: query.or_else(|| general.query.clone()),
+            password: password.or(general_password),
+            user: user.or_else(|| general.user.clone()),
+            server: server.or_else(|| general.server.clone()),
+            database: database.or_else(|| general.database.clone()),
+            pool_size: pool_size.or(general.pool_size),
+            cache_time: cache_time.or(general.cache_time),
+            failure_cache_time: failure_cache_time.or(general.failure_cache_time),
+        }
+    }
+
+    /// The query; `None` if users are not looked up.
+    fn query(&self) -> Option<String> {
+        match (&self.query, &self.user) {
+            (Some(None), _) | (None, None) => None,
+            (Some(Some(query)), _) => Some(query.clone()),
+            (None, Some(_)) => Some(DEFAULT_AUTH_QUERY.to_owned()),
+        }
+    }
+
+    fn auth_query(&self, query: String, user: String, password: Option<Secret>, database: Option<String>) -> AuthQuery {
+        let cache_time = self.cache_time.unwrap_or(Duration::from_secs(60));
+        AuthQuery {
             query: query.into(),
-            password: self.password.clone().or(general_password).or(of_url),
             user,
+            password,
+            server: self.server.clone(),
             database,
-            pool_size: self.pool_size.or(general.pool_size).unwrap_or(2),
+            pool_size: self.pool_size.unwrap_or(2),
             cache_time,
-            failure_cache_time: self.failure_cache_time.or(general.failure_cache_time).unwrap_or(cache_time),
-        })
+            failure_cache_time: self.failure_cache_time.unwrap_or(cache_time),
+        }
     }
 }

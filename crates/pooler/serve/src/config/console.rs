@@ -6,13 +6,13 @@ use seam::Origin;
 use settings::{Section, Spots};
 use upstream::{Kind, MongoOptions, UpstreamTls};
 
-use super::{AuthType, Config, Database, PoolSettings};
+use super::{AuthQuery, AuthType, Config, Database, PoolSettings, auth_query::AuthKeys};
 
 /// `[console]`.
 pub const CONSOLE_KEYS: &[&str] = &["name", "admins", "viewers"];
 
 /// The console's database, unless another name is configured.
-pub const DEFAULT_NAME: &str = "poolhouse";
+const DEFAULT_NAME: &str = "poolhouse";
 
 /// PgBouncer's name for the database of its console.
 pub const PGBOUNCER_NAME: &str = "pgbouncer";
@@ -25,12 +25,14 @@ pub struct Console {
     pub admins: Vec<String>,
     /// Users who may look.
     pub viewers: Vec<String>,
+    /// How users are looked up who are not configured, if they are.
+    pub auth: Option<AuthQuery>,
     pub spots: Spots,
 }
 
 impl Default for Console {
     fn default() -> Self {
-        Self { name: DEFAULT_NAME.to_owned(), admins: Vec::new(), viewers: Vec::new(), spots: Spots::new() }
+        Self { name: DEFAULT_NAME.to_owned(), admins: Vec::new(), viewers: Vec::new(), auth: None, spots: Spots::new() }
     }
 }
 
@@ -79,12 +81,12 @@ impl Config {
 }
 
 impl Database {
-    /// A console that clients call `name`, and that listens on the abstract Unix socket `socket`. Each client gets a
-    /// dedicated server there, which is told the client's own user and trusts it.
-    pub fn console(name: &str, socket: &str) -> Self {
+    /// The console, which listens on the abstract Unix socket `socket`. Each client gets a dedicated server there,
+    /// which is told the client's own user and trusts it.
+    pub fn console(console: &Console, socket: &str) -> Self {
         Self {
             kind: Kind::Postgres,
-            name: name.to_owned(),
+            name: console.name.clone(),
             hosts: Address::of_abstract_socket(socket).into(),
             sentinel: None,
             mongo: MongoOptions::default(),
@@ -96,7 +98,7 @@ impl Database {
             tls: UpstreamTls::default(),
             parameters: Vec::new(),
             pool: PoolSettings::default(),
-            auth: None,
+            auth: console.auth.clone(),
             max_connections: 0,
             max_user_connections: 0,
             clients: None,
@@ -109,16 +111,19 @@ impl Database {
     }
 }
 
-/// Reads the section; `default_name` is the name of a console without one.
-pub(super) fn read(section: &Section<'_>, default_name: &str) -> Console {
+/// Reads the section. `asked`: how users are looked up.
+pub(super) fn read(section: &Section<'_>, asked: &AuthKeys) -> Console {
     let name = section.string("name").filter(|name| !name.is_empty());
     if section.has("name") && name.is_none() {
         section.error("name", "the console's database needs a name");
     }
-    Console {
-        name: name.unwrap_or_else(|| default_name.to_owned()),
+    let mut console = Console {
+        name: name.unwrap_or_else(|| DEFAULT_NAME.to_owned()),
         admins: section.texts("admins").unwrap_or_default(),
         viewers: section.texts("viewers").unwrap_or_default(),
+        auth: None,
         spots: section.spots(),
-    }
+    };
+    console.auth = asked.of_console().filter(|_| console.is_on());
+    console
 }

@@ -33,8 +33,7 @@ use super::{
     process::serve,
     redis,
     refusals::{
-        refuse_databases_without_user, refuse_duplicates, refuse_monitors_only, refuse_shadowed, refuse_unreachable,
-        refuse_users_without_password,
+        refuse_duplicates, refuse_impossible_logins, refuse_monitors_only, refuse_shadowed, refuse_unreachable,
     },
     tls::{LISTENER_TLS_KEYS, listener_tls},
     userlist,
@@ -147,7 +146,7 @@ impl Reader<'_> {
         self.refuse_impossible_logins(auth.as_ref(), &users, &databases);
         refuse_monitors_only(self.document, &limits, &databases);
         let console = root.table("console", &[CONSOLE_KEYS]);
-        let console = console.map(|section| console::read(&section, console::DEFAULT_NAME)).unwrap_or_default();
+        let console = console.map(|section| console::read(&section, &asked)).unwrap_or_default();
         refuse_shadowed(self.document, &console, &databases);
         Config {
             source: None,
@@ -171,12 +170,8 @@ impl Reader<'_> {
     }
 
     fn refuse_impossible_logins(&self, auth: Option<&Section<'_>>, users: &[User], databases: &[Database]) {
-        if !self.takes_users_without_password() && databases.iter().all(|database| database.auth.is_none()) {
-            refuse_users_without_password(self.document, users, databases);
-        }
-        if let (Some(auth), AuthType::Any) = (auth, &self.auth) {
-            refuse_databases_without_user(auth, databases);
-        }
+        let may_lack_passwords = self.takes_users_without_password();
+        refuse_impossible_logins(self.document, (&self.auth, may_lack_passwords), auth, users, databases);
     }
 
     /// Reads how clients log in, and returns how users are looked up.

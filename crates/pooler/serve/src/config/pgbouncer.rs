@@ -30,7 +30,7 @@ const NAMES: &[(&str, &str)] = &[
     ("auth_hba_file", "`hba_file` in `[auth]`"),
     ("auth_ident_file", "`ident_file` in `[auth]`"),
     ("auth_ldap_options", "`ldap_options` in `[auth]`"),
-    ("auth_dbname", "`auth_database` in `[auth]` or a `[[database]]`"),
+    ("auth_dbname", "`auth_server` in `[auth]` or a `[[database]]`"),
     ("admin_users", "`admins` in `[console]`"),
     ("stats_users", "`viewers` in `[console]`"),
     ("server_reset_query", "`reset` in `[pool]` or a `[[database]]`"),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use settings::{Document, Problem, Section};
 use upstream::Kind;
 
-use super::{Console, Database, Limits, Listener, User, passwords::PASSWORD_KEYS};
+use super::{AuthType, Console, Database, FALLBACK, Limits, Listener, User, passwords::PASSWORD_KEYS};
 
 /// A database is of no use where no listener speaks its protocol.
 pub fn refuse_unreachable(document: &Document<'_>, databases: &[Database], listeners: &[Listener]) {
@@ -56,9 +56,54 @@ pub fn refuse_duplicates(document: &Document<'_>, databases: &[Database], users:
     }
 }
 
+/// Users that can never log in, databases that nothing can be logged in to, and servers that are not there to be asked.
+pub fn refuse_impossible_logins(
+    document: &Document<'_>,
+    (auth_type, users_may_lack_passwords): (&AuthType, bool),
+    auth: Option<&Section<'_>>,
+    users: &[User],
+    databases: &[Database],
+) {
+    if databases.iter().all(|database| database.auth.is_none()) && !users_may_lack_passwords {
+        refuse_users_without_password(document, users, databases);
+    }
+    if let (Some(auth), AuthType::Any) = (auth, auth_type) {
+        refuse_databases_without_user(auth, databases);
+    }
+    refuse_unknown_servers(document, auth, databases);
+}
+
+/// Users are looked up at the server of a `[[database]]` that is not there.
+fn refuse_unknown_servers(document: &Document<'_>, auth: Option<&Section<'_>>, databases: &[Database]) {
+    // One that cannot be read is not missing.
+    if !document.problems.borrow().is_empty() {
+        return;
+    }
+    let of_postgres = databases.iter().filter(|database| database.kind == Kind::Postgres);
+    let names: Vec<&str> = of_postgres.map(|database| database.name.as_str()).collect();
+    let problem = |server: &str| {
+        let is_there = names.iter().any(|name| *name == server || *name == FALLBACK);
+        let server = server.escape_debug();
+        let message = format!("there is no [[database]] `{server}`, at whose server users are looked up");
+        (!is_there).then(|| Problem::error(message).hint("name one of this file"))
+    };
+    if let Some(auth) = auth
+        && let Some(problem) = auth.string("auth_server").and_then(|server| problem(&server))
+    {
+        auth.report("auth_server", problem);
+    }
+    for database in databases {
+        if let Some(span) = database.spots.get("auth_server")
+            && let Some(problem) = database.auth.as_ref().and_then(|auth| problem(auth.server.as_ref()?))
+        {
+            document.report(span.clone(), problem);
+        }
+    }
+}
+
 /// Users without a password are only rules, which is allowed while no user has a password, and for users that
 /// Poolhouse itself logs in as.
-pub fn refuse_users_without_password(document: &Document<'_>, users: &[User], databases: &[Database]) {
+fn refuse_users_without_password(document: &Document<'_>, users: &[User], databases: &[Database]) {
     if users.iter().all(|user| user.password.is_none() && !user.certificate) {
         return;
     }
@@ -74,7 +119,7 @@ pub fn refuse_users_without_password(document: &Document<'_>, users: &[User], da
 }
 
 /// Where clients get in under any name, their names cannot be those that Poolhouse logs in with.
-pub fn refuse_databases_without_user(auth: &Section<'_>, databases: &[Database]) {
+fn refuse_databases_without_user(auth: &Section<'_>, databases: &[Database]) {
     let without = |database: &&Database| database.kind == Kind::Postgres && database.user.is_none();
     if let Some(database) = databases.iter().find(without) {
         let problem = Problem::error(format!(

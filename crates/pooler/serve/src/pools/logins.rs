@@ -114,13 +114,13 @@ impl Directory for ConfigPools {
     fn server_login(&self, pool: PoolId) -> ServerLogin {
         let (entry, database) = self.entry(pool);
         let text = |secret: Secret| Arc::clone(secret.reveal());
-        let lookups = self.lookups[entry.database].as_ref().filter(|_| matches!(entry.key, Key::Lookups { .. }));
-        if let Some(Lookups { auth, .. }) = lookups {
+        if let Some(Lookups { auth, database: name, .. }) = self.lookups_of(&entry) {
             let own = || self.user(entry.key.user())?.password.as_ref()?.plain().cloned();
+            let of_database = || database.password.clone().filter(|_| database.user.as_ref() == Some(&auth.user));
             return ServerLogin {
-                database: auth.database.clone(),
+                database: name.clone(),
                 user: entry.key.user().to_string(),
-                password: auth.password.clone().or_else(own).map(text),
+                password: auth.password.clone().or_else(own).or_else(of_database).map(text),
                 parameters: database.parameters.clone(),
                 encryption: dial::encryption(&database.hosts, &database.tls),
                 // Only Poolhouse itself runs statements there.

@@ -139,7 +139,7 @@ impl ConfigPools {
 
     /// The proof for a user of whom the configuration has no password.
     fn look_up(&self, method: &Method, attempt: &LoginAttempt) -> Result<Proof, Unknown> {
-        let Some(Lookups { pool, auth, known }) = self.lookups(&attempt.database) else {
+        let Some(Lookups { pool, auth, known, .. }) = self.lookups(&attempt.database) else {
             return Err(unknown_user(method));
         };
         match known.fresh(&attempt.user, Instant::now()) {

@@ -13,9 +13,7 @@ use crate::config::{AuthQuery, Database, FALLBACK, Mode, PoolSettings};
 impl ConfigPools {
     pub fn spec(&self, pool: PoolId) -> PoolSpec {
         let (entry, database) = self.entry(pool);
-        if let Some(lookups) =
-            self.lookups[entry.database].as_ref().filter(|_| matches!(entry.key, Key::Lookups { .. }))
-        {
+        if let Some(lookups) = self.lookups_of(&entry) {
             return self.lookup_spec(&entry, database, &lookups.auth);
         }
         if let Key::Dedicated { .. } = &entry.key {

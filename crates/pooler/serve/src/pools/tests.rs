@@ -346,6 +346,44 @@ fn replication_connections_have_pools_by_their_parameters_and_share_a_limit() {
 }
 
 #[test]
+fn users_are_looked_up_at_the_server_that_auth_server_names() {
+    let pools = pools(
+        r#"
+        [auth]
+        auth_user = "lookup"
+        auth_password = "pw"
+        auth_server = "users"
+        [console]
+        admins = ["boss"]
+        [[database]]
+        name = "shop"
+        url = "postgres://app:pw@one"
+        [[database]]
+        name = "users"
+        url = "postgres://two/accounts"
+        [[database]]
+        name = "own"
+        url = "postgres://three"
+        auth_server = "shop"
+        auth_database = "x"
+        "#,
+    );
+    let asked = |database: &str| {
+        let Ok(Proof::Ask(ask)) = pools.proof(&LoginAttempt::new(remote(), database, "boss")) else {
+            panic!("users of {database} are looked up")
+        };
+        let (spec, login) = (pools.spec(ask.pool), pools.server_login(ask.pool));
+        (spec.hosts.to_string(), login.database, login.user, spec.database)
+    };
+    let at = |host: &str, name: &str, label: &str| {
+        (format!("{host}:5432"), name.to_owned(), "lookup".to_owned(), format!("{label}/auth_query"))
+    };
+    assert_eq!(asked("shop"), at("two", "accounts", "shop"));
+    assert_eq!(asked("poolhouse"), at("two", "accounts", "poolhouse"), "the console's users, too");
+    assert_eq!(asked("own"), at("one", "x", "own"));
+}
+
+#[test]
 fn the_console_gets_the_client_as_it_is_and_counts_for_nothing() {
     let config = from_text(
         Path::new("p.toml"),
