@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use pool::{Budget, BudgetAction, CapId, MemberId, Permit, Time};
+use pool::{Budget, BudgetAction, CapId, Claim, MemberId, Permit, Time};
 use seam::{PoolId, Tenant};
 
 use crate::{
@@ -78,10 +78,8 @@ struct Membership {
 pub(crate) enum Demand {
     /// The pool may make one more connection.
     Permit(Arc<SharedPool>),
-    /// The pool is asked to give up an idle server.
-    Reclaim(Arc<SharedPool>),
-    /// The same, but only a server that was not used for long.
-    ReclaimLongIdle(Arc<SharedPool>),
+    /// The pool is asked to give up such an idle server.
+    Reclaim(Arc<SharedPool>, Claim),
 }
 
 impl Registry {
@@ -287,17 +285,12 @@ impl Registry {
         self.with_membership(pool, demands, |budget, _, _| budget.release(pool.member));
     }
 
-    /// A pool had no idle server to give up.
-    pub(crate) fn reclaim_failed(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+    /// A pool had no such idle server to give up.
+    pub(crate) fn reclaim_failed(&self, pool: &SharedPool, claim: Claim, demands: &mut Vec<Demand>) {
         self.with_membership(pool, demands, |budget, _, _| {
-            budget.reclaim_failed(pool.member);
+            budget.reclaim_failed(pool.member, claim);
             pool.awaits_idle.store(budget.lacks_spare(pool.member), Relaxed);
         });
-    }
-
-    /// A pool had no server that was not used for long.
-    pub(crate) fn long_idle_failed(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
-        self.with_membership(pool, demands, |budget, _, _| budget.reclaim_long_idle_failed(pool.member));
     }
 
     /// Clients have waited for long in this pool, though its servers become free.
@@ -446,8 +439,7 @@ impl BudgetState {
             let pool = Arc::clone(&self.memberships[&action.member()].pool);
             demands.push(match action {
                 BudgetAction::Grant(_) => Demand::Permit(pool),
-                BudgetAction::Reclaim(_) => Demand::Reclaim(pool),
-                BudgetAction::ReclaimLongIdle(_) => Demand::ReclaimLongIdle(pool),
+                BudgetAction::Reclaim(_, claim) => Demand::Reclaim(pool, claim),
             });
         }
     }

@@ -39,17 +39,28 @@ pub enum Permit {
 pub enum BudgetAction {
     /// A request that waited is granted: this member has one more permit.
     Grant(MemberId),
-    /// This member is to close an idle connection and release its permit. If it has none to spare, the answer is
+    /// This member is to close such an idle connection and release its permit. If it has none, the answer is
     /// `reclaim_failed`.
-    Reclaim(MemberId),
-    /// The same, but only for a connection that was idle for long. If it has none, the answer is
-    /// `reclaim_long_idle_failed`.
-    ReclaimLongIdle(MemberId),
+    Reclaim(MemberId, Claim),
 }
+
+/// Which of its idle connections a member is to give up. Each kind includes those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Claim {
+    /// One that was idle for long.
+    LongIdle,
+    /// One that it can spare.
+    Spare,
+    /// One that it keeps to have its `min_size`, because another member has none at all and starves.
+    Kept,
+}
+
+/// How many kinds of [`Claim`] there are.
+const CLAIMS: usize = 3;
 
 impl BudgetAction {
     pub fn member(self) -> MemberId {
-        let (Self::Grant(member) | Self::Reclaim(member) | Self::ReclaimLongIdle(member)) = self;
+        let (Self::Grant(member) | Self::Reclaim(member, _)) = self;
         member
     }
 }
@@ -73,6 +84,9 @@ impl BudgetAction {
 /// members are asked for what they have not used for long, however few they have, and even for their last one. Only
 /// they know whether they have such a connection. A member that gives one up gets its fair share back when it requests
 /// it.
+///
+/// **A member that has no permits and starves** gets one that another member does not use but keeps for later
+/// ([`Claim::Kept`]), if no member can spare one.
 ///
 /// After each call, poll [`Budget::poll_action`] until it has no more. While there are enough permits, no call looks at
 /// more than one member. A request that has to wait, or a permit that comes back while requests wait, looks at all.
@@ -112,10 +126,9 @@ struct Cap {
     spare: i64,
     /// Scratch: permits that will come back and are promised to no member.
     coming: u32,
-    /// Scratch: none of its members has enough to give one to a member that waits.
-    lacks_spare: bool,
-    /// Scratch: no member is known that may have a long idle one.
-    lacks_long_idle: bool,
+    /// Scratch, by [`Claim`]: none of its members has enough to give one to a member that waits, or none is known that
+    /// may have such a one.
+    lacks: [bool; CLAIMS],
 }
 
 #[derive(Clone, Debug, Default)]
@@ -123,10 +136,8 @@ struct Member {
     caps: [u32; MAX_CAPS_OF_A_MEMBER],
     cap_count: u8,
     present: bool,
-    /// It answered that it has none to spare, and has not reported one since.
-    lacks_spare: bool,
-    /// It answered that it has no long idle one, and has not reported one since.
-    lacks_long_idle: bool,
+    /// By [`Claim`]: it answered that it has no such one, and has not reported one since.
+    lacks: [bool; CLAIMS],
     /// See [`Budget::report_starvation`].
     starved: bool,
     used: u32,
@@ -345,22 +356,11 @@ impl Budget {
         }
     }
 
-    /// A member that was asked for a permit has none to spare. It is not asked again before `report_spare` or
-    /// `offer_returning`.
-    pub fn reclaim_failed(&mut self, member: MemberId) {
-        self.member_mut(member).lacks_spare = true;
-        self.note_refused(member);
-    }
-
-    /// A member that was asked for a long idle connection has none. It is not asked for one again before
-    /// `report_spare`.
-    pub fn reclaim_long_idle_failed(&mut self, member: MemberId) {
-        self.member_mut(member).lacks_long_idle = true;
-        self.note_refused(member);
-    }
-
-    fn note_refused(&mut self, member: MemberId) {
+    /// A member that was asked for such a connection has none. It is not asked for one again before `report_spare`, or
+    /// for one that it can spare before `offer_returning`.
+    pub fn reclaim_failed(&mut self, member: MemberId, claim: Claim) {
         let asked = self.member_mut(member);
+        asked.lacks[claim as usize] = true;
         if asked.reclaims == 0 {
             return;
         }
@@ -372,12 +372,9 @@ impl Budget {
         self.rebalance();
     }
 
-    /// A member that had none to spare, or no long idle one, may have one now.
+    /// A member that had no such connection as it was asked for may have one now.
     pub fn report_spare(&mut self, member: MemberId) {
-        let reporting = self.member_mut(member);
-        let is_news = reporting.lacks_spare || reporting.lacks_long_idle;
-        (reporting.lacks_spare, reporting.lacks_long_idle) = (false, false);
-        if is_news {
+        if core::mem::take(&mut self.member_mut(member).lacks).contains(&true) {
             self.rebalance();
         }
     }
@@ -385,17 +382,17 @@ impl Budget {
     /// A member that had none to spare gets one of its servers back, and can give it up. Returns whether it is to do
     /// so, and then to `release`. It gets no other order for that.
     pub fn offer_returning(&mut self, member: MemberId) -> bool {
-        self.member_mut(member).lacks_spare = false;
+        self.member_mut(member).lacks[Claim::Spare as usize] = false;
         let before = self.actions.len();
         self.rebalance();
-        let asked = BudgetAction::Reclaim(member);
+        let asked = BudgetAction::Reclaim(member, Claim::Spare);
         let at = (before..self.actions.len()).find(|at| self.actions[*at] == asked);
         at.and_then(|at| self.actions.remove(at)).is_some()
     }
 
     /// Whether this member has answered that it has none to spare, so that `offer_returning` may lead to something.
     pub fn lacks_spare(&self, member: MemberId) -> bool {
-        self.member(member).lacks_spare
+        self.member(member).lacks[Claim::Spare as usize]
     }
 
     pub fn poll_action(&mut self) -> Option<BudgetAction> {

@@ -14,7 +14,6 @@
 //! | [`Action::WithdrawPermit`] | [`Budget::withdraw`] |
 //! | [`BudgetAction::Grant`] | [`Pool::handle_permit`]; if that is false, [`Budget::release`] |
 //! | [`BudgetAction::Reclaim`] | [`Pool::reclaim`]; if that is false, [`Budget::reclaim_failed`] |
-//! | [`BudgetAction::ReclaimLongIdle`] | [`Pool::reclaim_long_idle`]; if that is false, [`Budget::reclaim_long_idle_failed`] |
 //! | (a server is gone: [`Pool::handle_closed`], [`Pool::handle_lost`], [`Pool::handle_connect_failed`]) | [`Budget::release`] |
 //! | [`Action::ReportSpare`] | [`Budget::report_spare`] |
 //! | (a check-in while [`Pool::can_spare`]) | [`Budget::offer_returning`]; if that is true, [`CheckIn::Reclaim`] |
@@ -56,7 +55,7 @@ mod time;
 mod waiters;
 
 pub use action::{Action, CheckIn, CheckOut, Clear, ConnectFault, Counts, Grant, Need, PauseMode};
-pub use budget::{Budget, BudgetAction, CapId, MAX_CAPS, MAX_CAPS_OF_A_MEMBER, MAX_MEMBERS, MemberId, Permit};
+pub use budget::{Budget, BudgetAction, CapId, Claim, MAX_CAPS, MAX_CAPS_OF_A_MEMBER, MAX_MEMBERS, MemberId, Permit};
 pub use config::{ConfigError, LONG_IDLE_TURNS, MAX_SERVERS, MAX_WAITERS, PoolConfig, TURN};
 pub use gate::{Gate, GateConfig};
 pub use idle_queue::{IdleQueue, IdleTicket};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pool::{Budget, BudgetAction, CapId, MemberId, Permit};
+use pool::{Budget, BudgetAction, CapId, Claim, MemberId, Permit};
 use proptest::prelude::*;
 
 /// The members as the model sees them.
@@ -69,7 +69,7 @@ impl World {
                     let member = self.members.get_mut(&id).expect("present");
                     member.pending = member.pending.checked_sub(1).expect("a request");
                 }
-                BudgetAction::Reclaim(id) | BudgetAction::ReclaimLongIdle(id) => {
+                BudgetAction::Reclaim(id, _) => {
                     let member = self.members.get_mut(&id).expect("present");
                     member.reclaims += 1;
                     assert!(member.reclaims <= member.used, "asked for more than it has");
@@ -119,11 +119,8 @@ impl World {
                 let member = self.members.get_mut(&id).expect("present");
                 if member.reclaims > 0 {
                     member.reclaims -= 1;
-                    if m % 2 == 0 {
-                        self.budget.reclaim_failed(id);
-                    } else {
-                        self.budget.reclaim_long_idle_failed(id);
-                    }
+                    let claim = [Claim::Spare, Claim::LongIdle, Claim::Kept][usize::from(m % 3)];
+                    self.budget.reclaim_failed(id, claim);
                     self.obey();
                 }
             }
@@ -187,7 +184,7 @@ impl World {
             self.release(id);
         } else {
             member.reclaims -= 1;
-            self.budget.reclaim_failed(id);
+            self.budget.reclaim_failed(id, Claim::Spare);
             self.obey();
         }
     }

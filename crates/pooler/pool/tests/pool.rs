@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use pool::{
-    Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, GrantSource, Home, LONG_IDLE_TURNS, PauseMode,
-    Pool, PoolConfig, ServerId, Ticket, Time, WaiterId,
+    Action, CheckIn, CheckOut, CheckOutFailed, Claim, Clear, Closed, Grant, GrantSource, Home, LONG_IDLE_TURNS,
+    PauseMode, Pool, PoolConfig, ServerId, Ticket, Time, WaiterId,
 };
 use proptest::prelude::*;
 
@@ -366,7 +366,8 @@ impl World {
                 self.obey();
             }
             _ if m % 2 == 0 => {
-                self.in_vain |= !self.pool.reclaim(self.now);
+                let claim = if m % 4 == 0 { Claim::Spare } else { Claim::Kept };
+                self.in_vain |= !self.pool.reclaim(claim, self.now);
                 self.obey();
             }
             _ => self.reclaim_long_idle(),
@@ -379,7 +380,8 @@ impl World {
         let long_idle =
             |is: &Is| matches!(is, Is::Idle(since) if *since + self.config.turn * LONG_IDLE_TURNS <= self.now);
         let there = established > self.config.min_size && self.count(long_idle) > 0;
-        assert_eq!(self.pool.reclaim_long_idle(self.now), there, "only a server that was idle for long is given up");
+        let given = self.pool.reclaim(Claim::LongIdle, self.now);
+        assert_eq!(given, there, "only a server that was idle for long is given up");
         self.in_vain |= !there;
         self.obey();
     }

@@ -282,11 +282,8 @@ impl Instances {
             let (pool, budget) = (&mut self.pools[at].pool, self.budget.as_mut().expect("one that decides"));
             match action {
                 BudgetAction::Grant(_) if !pool.handle_permit(now) => budget.release(member),
-                BudgetAction::Reclaim(_) if !pool.reclaim(now) => budget.reclaim_failed(member),
-                BudgetAction::ReclaimLongIdle(_) if !pool.reclaim_long_idle(now) => {
-                    budget.reclaim_long_idle_failed(member)
-                }
-                BudgetAction::Grant(_) | BudgetAction::Reclaim(_) | BudgetAction::ReclaimLongIdle(_) => {}
+                BudgetAction::Reclaim(_, claim) if !pool.reclaim(claim, now) => budget.reclaim_failed(member, claim),
+                BudgetAction::Grant(_) | BudgetAction::Reclaim(..) => {}
             }
             self.drain_one(at as u32, now);
         }

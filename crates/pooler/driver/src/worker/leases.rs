@@ -561,17 +561,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                     self.pools.budget(|registry, demands| registry.decline(&pool, demands));
                 }
             }
-            Demand::Reclaim(pool) => {
+            Demand::Reclaim(pool, claim) => {
                 self.pools.operate_with_budget(&pool, now, |guarded, registry, demands| {
-                    if !guarded.pool.reclaim(now) {
-                        registry.reclaim_failed(&pool, demands);
-                    }
-                });
-            }
-            Demand::ReclaimLongIdle(pool) => {
-                self.pools.operate_with_budget(&pool, now, |guarded, registry, demands| {
-                    if !guarded.pool.reclaim_long_idle(now) {
-                        registry.long_idle_failed(&pool, demands);
+                    if !guarded.pool.reclaim(claim, now) {
+                        registry.reclaim_failed(&pool, claim, demands);
                     }
                 });
             }

@@ -3,7 +3,7 @@
 
 use core::cmp::Reverse;
 
-use super::{Budget, BudgetAction, MAX_CAPS_OF_A_MEMBER, Member, MemberId};
+use super::{Budget, BudgetAction, CLAIMS, Claim, MAX_CAPS_OF_A_MEMBER, Member, MemberId};
 
 /// A request that free permits do not satisfy.
 #[derive(Clone, Copy)]
@@ -15,6 +15,21 @@ struct Unmet {
     starved: bool,
     /// Other members are asked for permits that were idle for long, too, however few they have.
     congested: bool,
+    /// Other members are asked for permits that they keep, too: it starves and has none.
+    destitute: bool,
+}
+
+impl Unmet {
+    /// What members may be asked for although they can spare none.
+    fn claim(self) -> Option<Claim> {
+        if self.destitute {
+            Some(Claim::Kept)
+        } else if self.congested {
+            Some(Claim::LongIdle)
+        } else {
+            None
+        }
+    }
 }
 
 impl Budget {
@@ -24,7 +39,7 @@ impl Budget {
         self.may_have_long_idle = false;
         for cap in &mut self.caps {
             cap.spare = cap.free_permits() + i64::from(cap.reclaims);
-            (cap.lacks_spare, cap.lacks_long_idle) = (false, false);
+            cap.lacks = [false; CLAIMS];
         }
         self.reclaim_excess();
         if self.pending == 0 {
@@ -54,7 +69,7 @@ impl Budget {
         for cap in 0..self.caps.len() {
             while self.caps[cap].spare < 0 {
                 let Some(richest) = self.richest(&[cap], 0, None) else { break };
-                self.order_reclaim(BudgetAction::Reclaim(richest));
+                self.order_reclaim(richest, Claim::Spare);
             }
         }
     }
@@ -68,6 +83,7 @@ impl Budget {
             min_held: member.min_to_give(member.promised),
             starved: member.starved,
             congested: member.promised < member.congested,
+            destitute: member.starved && member.unreclaimed() + member.promised == 0,
         };
         let mut full = [0; MAX_CAPS_OF_A_MEMBER];
         let mut count = 0;
@@ -83,13 +99,13 @@ impl Budget {
             return false;
         }
         // A member under all of these caps costs one connection instead of several.
-        if let Some(order) = self.choose(full, unmet) {
-            self.order_reclaim(order);
+        if let Some((member, claim)) = self.choose(full, unmet) {
+            self.order_reclaim(member, claim);
         }
         for cap in full {
             if self.caps[*cap].spare <= 0 {
-                let order = self.choose(&[*cap], unmet).expect("no member under this cap was asked since");
-                self.order_reclaim(order);
+                let (member, claim) = self.choose(&[*cap], unmet).expect("no member under this cap was asked since");
+                self.order_reclaim(member, claim);
             }
         }
         true
@@ -101,57 +117,64 @@ impl Budget {
         let over = self.caps[cap].spare < 0;
         // Requests are taken poorest member first, so `min_held` only grows: a cap without spare permits for one
         // request has none for a later one.
-        let lacks_spare = over || self.caps[cap].lacks_spare;
+        let lacks_spare = over || self.caps[cap].lacks[Claim::Spare as usize];
         if !lacks_spare && self.richest(&[cap], unmet.min_held, Some(unmet.member)).is_some() {
             return true;
         }
         // A starved member may itself be the one that could give.
-        self.caps[cap].lacks_spare |= !unmet.starved;
-        if over || !unmet.congested || self.caps[cap].lacks_long_idle {
+        self.caps[cap].lacks[Claim::Spare as usize] |= !unmet.starved;
+        let Some(claim) = unmet.claim().filter(|claim| !over && !self.caps[cap].lacks[*claim as usize]) else {
             return false;
-        }
-        let found = self.richest_in_long_idle(&[cap]).is_some();
-        self.caps[cap].lacks_long_idle = !found;
+        };
+        let found = self.richest_in(claim, &[cap]).is_some();
+        self.caps[cap].lacks[claim as usize] = !found;
         found
     }
 
     /// The member under all these caps that is asked for this request, and for what.
-    fn choose(&self, caps: &[usize], unmet: Unmet) -> Option<BudgetAction> {
-        let richest = self.richest(caps, unmet.min_held, Some(unmet.member)).map(BudgetAction::Reclaim);
-        let richest_in_long_idle = || self.richest_in_long_idle(caps).map(BudgetAction::ReclaimLongIdle);
-        if unmet.congested { richest.or_else(richest_in_long_idle) } else { richest }
+    fn choose(&self, caps: &[usize], unmet: Unmet) -> Option<(MemberId, Claim)> {
+        let richest = self.richest(caps, unmet.min_held, Some(unmet.member)).map(|member| (member, Claim::Spare));
+        richest.or_else(|| {
+            let claim = unmet.claim()?;
+            self.richest_in(claim, caps).map(|member| (member, claim))
+        })
     }
 
     /// The first member to ask under all these caps that has at least `min_held` permits (without reclaimed ones)
     /// that may have one to spare. `for_whom`: the member that gets it is not asked.
     fn richest(&self, caps: &[usize], min_held: u32, for_whom: Option<MemberId>) -> Option<MemberId> {
-        self.first_to_ask(caps, |id, member| member.unreclaimed() >= min_held.max(1) && Some(id) != for_whom)
+        self.first_to_ask(caps, |id, member| {
+            member.unreclaimed() >= min_held.max(1) && Some(id) != for_whom && !member.lacks[Claim::Spare as usize]
+        })
     }
 
-    /// The first member to ask under all these caps that may have a permit that was idle for long. A
-    /// member with a request uses all its permits.
-    fn richest_in_long_idle(&self, caps: &[usize]) -> Option<MemberId> {
-        self.first_to_ask(caps, |_, member| member.unreclaimed() > 0 && member.pending == 0 && !member.lacks_long_idle)
+    /// The first member to ask under all these caps for a permit that was idle for long, or that it keeps. A member
+    /// with a request uses all its permits, unless it requests the permits to keep them.
+    fn richest_in(&self, claim: Claim, caps: &[usize]) -> Option<MemberId> {
+        self.first_to_ask(caps, |_, member| {
+            // Without one to spare it has none that was idle for long.
+            let may_be_idle = member.pending == 0 && !member.lacks[Claim::Spare as usize];
+            member.unreclaimed() > 0 && (may_be_idle || claim == Claim::Kept) && !member.lacks[claim as usize]
+        })
     }
 
-    /// Of the members under all these caps that fit and may have one to spare: the one that has most, and of equals the
-    /// one whose last grant is the oldest.
+    /// Of the members under all these caps that fit: the one that has most, and of equals the one whose last grant is
+    /// the oldest.
     fn first_to_ask(&self, caps: &[usize], fits: impl Fn(MemberId, &Member) -> bool) -> Option<MemberId> {
         let candidates = self.present().filter(|&(id, member)| {
             let under_all = caps.iter().all(|cap| member.caps().iter().any(|s| *s as usize == *cap));
-            under_all && !member.lacks_spare && fits(id, member)
+            under_all && fits(id, member)
         });
         candidates.max_by_key(|(_, member)| (member.unreclaimed(), Reverse(member.granted))).map(|(id, _)| id)
     }
 
-    fn order_reclaim(&mut self, order: BudgetAction) {
-        let member = order.member();
+    fn order_reclaim(&mut self, member: MemberId, claim: Claim) {
         self.member_mut(member).reclaims += 1;
         for cap in self.caps_of(member) {
             self.caps[cap].reclaims += 1;
             self.caps[cap].spare += 1;
         }
-        self.actions.push_back(order);
+        self.actions.push_back(BudgetAction::Reclaim(member, claim));
     }
 }
 

@@ -51,7 +51,7 @@ fn settle(budget: &mut Budget) -> u32 {
         match budget.poll_action() {
             None => return steps,
             Some(BudgetAction::Grant(_)) => {}
-            Some(BudgetAction::Reclaim(member) | BudgetAction::ReclaimLongIdle(member)) => {
+            Some(BudgetAction::Reclaim(member, _)) => {
                 budget.release(member);
                 let _ = budget.request(member);
             }
@@ -104,7 +104,7 @@ fn a_member_with_too_many_is_asked_for_one_per_request() {
     for _ in 0..4 {
         assert_eq!(budget.request(b), Permit::Denied);
     }
-    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a), BudgetAction::Reclaim(a)]);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a, Claim::Spare), BudgetAction::Reclaim(a, Claim::Spare)]);
     budget.release(a);
     assert_eq!(actions(&mut budget), [BudgetAction::Grant(b)]);
     budget.release(a);
@@ -117,15 +117,15 @@ fn two_members_that_need_the_only_permit_take_turns() {
     let (mut budget, [mut has, mut wants]) = members(1, [0, 0]);
     assert_eq!(budget.request(has), Permit::Granted);
     assert_eq!(budget.request(wants), Permit::Denied);
-    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(has)]);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(has, Claim::Spare)]);
     for _ in 0..5 {
-        budget.reclaim_failed(has);
+        budget.reclaim_failed(has, Claim::Spare);
         assert_eq!(budget.request(has), Permit::Denied);
         assert_eq!(actions(&mut budget), [], "its turn is not over");
         assert!(budget.offer_returning(has), "its turn is over, though it wants more itself");
         assert_eq!(actions(&mut budget), []);
         budget.release(has);
-        assert_eq!(actions(&mut budget), [BudgetAction::Grant(wants), BudgetAction::Reclaim(wants)]);
+        assert_eq!(actions(&mut budget), [BudgetAction::Grant(wants), BudgetAction::Reclaim(wants, Claim::Spare)]);
         (has, wants) = (wants, has);
     }
 }
@@ -135,8 +135,8 @@ fn a_returning_permit_stays_if_no_other_member_needs_it() {
     let (mut budget, [a, b]) = members(2, [0, 0]);
     assert_eq!(fill(&mut budget, a), 2);
     assert_eq!(budget.request(b), Permit::Denied);
-    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a)]);
-    budget.reclaim_failed(a);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a, Claim::Spare)]);
+    budget.reclaim_failed(a, Claim::Spare);
     assert!(budget.withdraw(b));
     assert!(budget.lacks_spare(a));
     assert!(!budget.offer_returning(a));
@@ -148,7 +148,7 @@ fn of_equals_the_one_that_has_had_its_turn_for_longest_is_asked_first() {
     let (mut budget, [a, b, c, d]) = members(3, [0, 0, 0, 0]);
     grant(&mut budget, &[b, a, c]);
     assert_eq!(budget.request(d), Permit::Denied);
-    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(b)]);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(b, Claim::Spare)]);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_starved_member_counts_as_one_without_permits_but_gets_no_last_one() {
     assert_eq!(budget.request(a), Permit::Denied);
     assert_eq!(actions(&mut budget), [], "one more than it has is no more than a fair share");
     budget.report_starvation(a);
-    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(b)]);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(b, Claim::Spare)]);
     budget.release(b);
     assert_eq!(actions(&mut budget), [BudgetAction::Grant(a)]);
     assert_eq!(budget.request(a), Permit::Denied);
@@ -174,7 +174,7 @@ fn a_starved_member_that_holds_all_permits_does_not_shut_others_out() {
     budget.report_starvation(a);
     assert_eq!(actions(&mut budget), []);
     assert_eq!(budget.request(b), Permit::Denied);
-    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a)]);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a, Claim::Spare)]);
     budget.release(a);
     // Although its request is newer.
     assert_eq!(actions(&mut budget), [BudgetAction::Grant(b)]);
@@ -209,14 +209,14 @@ fn a_member_without_a_spare_permit_is_asked_again_only_when_it_may_have_one() {
     assert_eq!(fill(&mut budget, b), 2);
     assert!(budget.withdraw(b));
     assert_eq!(budget.request(c), Permit::Denied);
-    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a)]);
-    budget.reclaim_failed(a);
-    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(b)], "the next one is asked");
-    budget.reclaim_failed(b);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a, Claim::Spare)]);
+    budget.reclaim_failed(a, Claim::Spare);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(b, Claim::Spare)], "the next one is asked");
+    budget.reclaim_failed(b, Claim::Spare);
     assert_eq!(actions(&mut budget), []);
     assert!(budget.lacks_spare(a));
     budget.report_spare(a);
-    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a)]);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a, Claim::Spare)]);
     budget.release(a);
     assert_eq!(actions(&mut budget), [BudgetAction::Grant(c)]);
 }
@@ -244,8 +244,15 @@ fn a_lower_cap_reclaims_from_the_members_with_the_most() {
     grant(&mut budget, &[b, b, a, a, a, a]);
     budget.set_limit(cap, 3);
     let mut asked = actions(&mut budget);
-    asked.sort_by_key(|action| *action == BudgetAction::Reclaim(a));
-    assert_eq!(asked, [BudgetAction::Reclaim(b), BudgetAction::Reclaim(a), BudgetAction::Reclaim(a)]);
+    asked.sort_by_key(|action| *action == BudgetAction::Reclaim(a, Claim::Spare));
+    assert_eq!(
+        asked,
+        [
+            BudgetAction::Reclaim(b, Claim::Spare),
+            BudgetAction::Reclaim(a, Claim::Spare),
+            BudgetAction::Reclaim(a, Claim::Spare)
+        ]
+    );
     assert_eq!(budget.request(b), Permit::Denied);
 }
 
@@ -309,7 +316,7 @@ fn permits_held_back_for_a_withdrawn_request_go_to_others() {
     fill(&mut budget, a);
     fill(&mut budget, b);
     assert_eq!(budget.request(c), Permit::Denied);
-    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a), BudgetAction::Reclaim(b)]);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a, Claim::Spare), BudgetAction::Reclaim(b, Claim::Spare)]);
     budget.release(a);
     assert_eq!(actions(&mut budget), [], "kept for c, who still needs one of b's");
     assert!(budget.withdraw(c));
@@ -330,7 +337,7 @@ fn a_member_takes_what_it_has_to_its_other_caps() {
     budget.set_caps(mover, &[new]);
     let ordered = actions(&mut budget);
     assert!(ordered.contains(&BudgetAction::Grant(stayer)), "the cap it left has room: {ordered:?}");
-    let asked = ordered.iter().filter(|action| matches!(action, BudgetAction::Reclaim(_))).count();
+    let asked = ordered.iter().filter(|action| matches!(action, BudgetAction::Reclaim(..))).count();
     assert!(asked >= 3, "seven permits under a cap of three: {ordered:?}");
     assert_eq!(budget.usage(new), (7, 3));
 }
@@ -349,4 +356,44 @@ fn a_cap_goes_with_its_last_member_and_another_takes_its_place() {
     assert_eq!(budget.add_cap(2), own);
     budget.set_caps(b, &[process, own]);
     assert_eq!(fill(&mut budget, b), 2);
+}
+
+/// A member without permits whose clients starve.
+fn starve(budget: &mut Budget, member: MemberId) -> Vec<BudgetAction> {
+    budget.report_starvation(member);
+    actions(budget)
+}
+
+#[test]
+fn a_starved_member_without_permits_gets_one_that_is_only_kept() {
+    let (mut budget, [few, many, none]) = members(3, [1, 2, 0]);
+    assert_eq!(budget.request(none), Permit::Denied);
+    for member in [many, few] {
+        assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(member, Claim::Spare)]);
+        budget.reclaim_failed(member, Claim::Spare);
+    }
+    assert_eq!(actions(&mut budget), [], "a request alone takes nothing that is kept");
+    assert_eq!(starve(&mut budget, none), [BudgetAction::Reclaim(many, Claim::Kept)]);
+    budget.reclaim_failed(many, Claim::Kept);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(few, Claim::Kept)], "the next one is asked");
+    budget.reclaim_failed(few, Claim::Kept);
+    assert_eq!(actions(&mut budget), []);
+    budget.report_spare(many);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(many, Claim::Spare)]);
+    budget.reclaim_failed(many, Claim::Spare);
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(many, Claim::Kept)]);
+    // It requests another one to keep, and gets none that others keep for that.
+    assert_eq!(budget.request(many), Permit::Denied);
+    budget.release(many);
+    assert_eq!(actions(&mut budget), [BudgetAction::Grant(none)]);
+}
+
+#[test]
+fn a_starved_member_with_permits_gets_none_that_are_kept() {
+    let (mut budget, [keeps, some]) = members(2, [1, 1]);
+    assert_eq!(budget.request(some), Permit::Denied);
+    assert_eq!(starve(&mut budget, some), []);
+    budget.release(some);
+    assert_eq!(actions(&mut budget), [BudgetAction::Grant(some)]);
+    assert_eq!(budget.member_usage(keeps), (1, 0));
 }

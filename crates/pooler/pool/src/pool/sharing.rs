@@ -3,6 +3,7 @@
 
 use crate::{
     action::Action,
+    budget::Claim,
     reasons::Closed,
     slots::{ServerId, Slot, State},
     time::Time,
@@ -18,7 +19,8 @@ const TURN_FRACTION: u64 = 16;
 /// What a pool and the budget have reported to each other, beside requests for permits.
 #[derive(Debug)]
 pub(super) struct Sharing {
-    sought: Sought,
+    /// What the budget has asked for in vain. It is told when there is such a server.
+    sought: Option<Claim>,
     /// When a client last got a server.
     pub(super) last_grant: Time,
     /// Since when there has always been a waiter.
@@ -31,20 +33,10 @@ pub(super) struct Sharing {
     reports_congestion: bool,
 }
 
-/// What the budget has asked for in vain. It is told when there is such a server.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Sought {
-    Nothing,
-    /// A server that was idle for [`crate::LONG_IDLE_TURNS`].
-    LongIdle,
-    /// Any server that can be given up, such as one that was idle for long.
-    Spare,
-}
-
 impl Sharing {
     pub(super) fn new(now: Time) -> Self {
         Self {
-            sought: Sought::Nothing,
+            sought: None,
             last_grant: now,
             queued_since: now,
             starvation_reported_at: now,
@@ -58,23 +50,13 @@ impl Sharing {
 impl Pool {
     // ---- what other pools get ----
 
-    /// The budget wants one server back. Returns true if an idle one is being closed. Otherwise,
+    /// The budget wants one such server back. Returns true if an idle one is being closed. Otherwise,
     /// [`Action::ReportSpare`] tells when there is one to give up, and [`Pool::can_spare`] whether one that comes back
     /// will do.
-    pub fn reclaim(&mut self, now: Time) -> bool {
-        self.give_up(Sought::Spare, now)
-    }
-
-    /// The budget wants one server back, but only one that was idle for [`crate::LONG_IDLE_TURNS`]. Returns true if
-    /// such a one is being closed. Otherwise, [`Action::ReportSpare`] tells when there may be one.
-    pub fn reclaim_long_idle(&mut self, now: Time) -> bool {
-        self.give_up(Sought::LongIdle, now)
-    }
-
-    fn give_up(&mut self, sought: Sought, now: Time) -> bool {
+    pub fn reclaim(&mut self, claim: Claim, now: Time) -> bool {
         let now = self.tick(now);
-        let Some(server) = self.slots.oldest_idle().filter(|server| self.is_sought(sought, *server, now)) else {
-            self.sharing.sought = self.sharing.sought.max(sought);
+        let Some(server) = self.slots.oldest_idle().filter(|server| self.satisfies(claim, *server, now)) else {
+            self.sharing.sought = self.sharing.sought.max(Some(claim));
             return false;
         };
         self.order_close(server, Closed::Reclaimed, now);
@@ -86,15 +68,15 @@ impl Pool {
     /// has asked for one in vain. If so, ask [`crate::Budget::offer_returning`]; if that is true, check the server in
     /// with [`crate::CheckIn::Reclaim`].
     pub fn can_spare(&self, server: ServerId, now: Time) -> bool {
-        self.sharing.sought == Sought::Spare && self.is_spare(server, now.max(self.now))
+        self.sharing.sought >= Some(Claim::Spare) && self.is_spare(server, now.max(self.now))
     }
 
-    /// Whether this idle server is one that the budget seeks.
-    fn is_sought(&self, sought: Sought, server: ServerId, now: Time) -> bool {
-        match sought {
-            Sought::Nothing => false,
-            Sought::LongIdle => self.slots.established() > self.config.min_size && self.long_idle_from(server) <= now,
-            Sought::Spare => self.is_spare(server, now),
+    /// Whether this idle server is one for such a claim.
+    fn satisfies(&self, claim: Claim, server: ServerId, now: Time) -> bool {
+        match claim {
+            Claim::LongIdle => self.slots.established() > self.config.min_size && self.long_idle_from(server) <= now,
+            Claim::Spare => self.is_spare(server, now),
+            Claim::Kept => self.is_spare(server, now) || self.spare_from(server) <= now,
         }
     }
 
@@ -131,11 +113,10 @@ impl Pool {
     /// Tells the budget that there is an idle server such as it has asked for in vain.
     #[inline]
     pub(super) fn report_spare(&mut self, now: Time) {
-        let sought = self.sharing.sought;
-        if sought != Sought::Nothing
-            && self.slots.oldest_idle().is_some_and(|server| self.is_sought(sought, server, now))
+        if let Some(claim) = self.sharing.sought
+            && self.slots.oldest_idle().is_some_and(|server| self.satisfies(claim, server, now))
         {
-            self.sharing.sought = Sought::Nothing;
+            self.sharing.sought = None;
             self.actions.push_back(Action::ReportSpare);
         }
     }
@@ -143,12 +124,12 @@ impl Pool {
     /// When there will be an idle server such as the budget seeks.
     #[inline]
     pub(super) fn spare_at(&self) -> Time {
-        let sought = self.sharing.sought;
-        let due = sought != Sought::Nothing && self.slots.established() > self.config.min_size;
+        let Some(claim) = self.sharing.sought else { return Time::NEVER };
+        let due = claim == Claim::Kept || self.slots.established() > self.config.min_size;
         let server = self.slots.oldest_idle().filter(|_| due);
-        server.map_or(Time::NEVER, |server| match sought {
-            Sought::LongIdle => self.long_idle_from(server),
-            Sought::Nothing | Sought::Spare => self.spare_from(server),
+        server.map_or(Time::NEVER, |server| match claim {
+            Claim::LongIdle => self.long_idle_from(server),
+            Claim::Spare | Claim::Kept => self.spare_from(server),
         })
     }
 

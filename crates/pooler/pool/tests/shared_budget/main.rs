@@ -13,8 +13,8 @@ use std::{
 };
 
 use pool::{
-    Action, Budget, BudgetAction, CapId, CheckIn, CheckOut, Clear, Grant, GrantSource, Home, LONG_IDLE_TURNS, MemberId,
-    Need, Permit, Pool, Random, ServerId, Ticket, Time, WaiterId,
+    Action, Budget, BudgetAction, CapId, CheckIn, CheckOut, Claim, Clear, Grant, GrantSource, Home, LONG_IDLE_TURNS,
+    MemberId, Need, Permit, Pool, Random, ServerId, Ticket, Time, WaiterId,
 };
 
 use plan::{Kind, MAX_CLOSING, Plan, Rng};
@@ -31,8 +31,7 @@ const MAX_CLOSING_EVENTS: u32 = 100_000;
 enum Letter {
     Order(Action),
     Permit,
-    Reclaim,
-    ReclaimLongIdle,
+    Reclaim(Claim),
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -377,8 +376,7 @@ impl Fleet {
                 let at = self.members.iter().position(|member| member.id == action.member()).expect("a member");
                 match action {
                     BudgetAction::Grant(_) => self.send_permit(at),
-                    BudgetAction::Reclaim(_) => self.send(at, Letter::Reclaim),
-                    BudgetAction::ReclaimLongIdle(_) => self.send(at, Letter::ReclaimLongIdle),
+                    BudgetAction::Reclaim(_, claim) => self.send(at, Letter::Reclaim(claim)),
                 }
             }
             let now = self.now;
@@ -406,14 +404,9 @@ impl Fleet {
                     self.budget.release(member.id);
                 }
             }
-            Letter::Reclaim => {
-                if !member.pool.reclaim(now) {
-                    self.budget.reclaim_failed(member.id);
-                }
-            }
-            Letter::ReclaimLongIdle => {
-                if !member.pool.reclaim_long_idle(now) {
-                    self.budget.reclaim_long_idle_failed(member.id);
+            Letter::Reclaim(claim) => {
+                if !member.pool.reclaim(claim, now) {
+                    self.budget.reclaim_failed(member.id, claim);
                 }
             }
         }

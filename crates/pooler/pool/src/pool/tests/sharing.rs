@@ -1,6 +1,7 @@
 //! What a pool gives up for others under the same limits, and when it reports starvation or congestion.
 
 use super::*;
+use crate::Claim;
 
 /// A turn, in milliseconds.
 const TURN: u64 = 250;
@@ -9,13 +10,15 @@ const LONG_IDLE: u64 = 1_000;
 
 impl Bench {
     fn reclaim(&mut self, ms: u64) -> bool {
-        let given = self.pool.reclaim(at(ms));
-        self.run(ms);
-        given
+        self.give_up(Claim::Spare, ms)
     }
 
     fn reclaim_long_idle(&mut self, ms: u64) -> bool {
-        let given = self.pool.reclaim_long_idle(at(ms));
+        self.give_up(Claim::LongIdle, ms)
+    }
+
+    fn give_up(&mut self, claim: Claim, ms: u64) -> bool {
+        let given = self.pool.reclaim(claim, at(ms));
         self.run(ms);
         given
     }
@@ -279,4 +282,18 @@ fn a_pool_is_not_stuck_while_it_is_paused_nor_for_a_turn_after() {
     bench.call(20_000, |pool, now| pool.ready(now));
     assert!(!bench.pool.is_stuck(at(20_000 + TURN - 1)));
     assert!(bench.pool.is_stuck(at(20_000 + TURN)));
+}
+
+#[test]
+fn a_server_within_min_size_is_given_up_while_idle_if_another_pool_has_none() {
+    let mut bench = Bench::new(PoolConfig { min_size: 1, ..config() });
+    bench.connected(0);
+    let server = bench.take(A, 1);
+    assert!(!bench.give_up(Claim::Kept, 2), "it is in use");
+    assert!(!bench.pool.can_spare(server, at(2 * TURN)), "one in use stays");
+    bench.give(server, 2 * TURN);
+    assert!(bench.reports_spare(), "it has served for a turn");
+    assert!(!bench.reclaim(2 * TURN), "for others it is kept");
+    assert!(bench.give_up(Claim::Kept, 2 * TURN));
+    assert_eq!(bench.closes(), [(server, Closed::Reclaimed)]);
 }
