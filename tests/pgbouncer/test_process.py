@@ -1,10 +1,12 @@
 """The process: in the background, with a pid file and a log file; what signals do."""
 
+import concurrent.futures
 import os
 import re
 import pathlib
 import signal
 import subprocess
+import time
 
 import psycopg
 import pytest
@@ -116,6 +118,26 @@ def test_sigint_lets_a_transaction_end(serve_ini):
         eventually("it is told", lambda: "SIGINT" in pooler.log())
         assert client.execute("SELECT 2").fetchone() == (2,)
         client.execute("COMMIT")
+    assert pooler.wait(10) is not None
+    pooler.process = None
+
+
+@pytest.mark.parametrize("pauses", [False, True])
+def test_sigint_sends_clients_away_that_wait_for_a_server(serve_ini, pauses):
+    pooler = serve_ini(default_pool_size=1, pool_mode="transaction", admin_users="app")
+    with pooler.connect() as holder, pooler.connect() as waiting, concurrent.futures.ThreadPoolExecutor() as threads:
+        if pauses:
+            with pooler.connect(database="pgbouncer") as console:
+                console.execute("PAUSE")
+        else:
+            holder.execute("BEGIN")
+            holder.execute("SELECT 1")
+        answer = threads.submit(waiting.execute, "SELECT 1")
+        time.sleep(0.5)
+        pooler.signal(signal.SIGINT)
+        assert isinstance(answer.exception(10), psycopg.OperationalError)
+        if not pauses:
+            holder.execute("COMMIT")
     assert pooler.wait(10) is not None
     pooler.process = None
 

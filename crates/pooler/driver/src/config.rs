@@ -42,6 +42,8 @@ pub struct DriverConfig {
     pub log_servers: bool,
     /// Each error that ends a client is worth a line in the log, or that of a login; defects of our own always are.
     pub log_client_errors: bool,
+    /// A process that is to end sends clients away that wait for a server.
+    pub drain_waiting: bool,
     /// Each client that has logged in and goes is worth a line in the log.
     pub log_disconnections: bool,
     /// What is left to other processes from the start: see [`Handle::reserve`](crate::Handle::reserve).
@@ -63,6 +65,7 @@ impl Default for DriverConfig {
             log_login_attempts: false,
             log_servers: false,
             log_client_errors: true,
+            drain_waiting: false,
             log_disconnections: false,
             reserved: HashMap::new(),
         }

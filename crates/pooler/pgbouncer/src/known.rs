@@ -6,7 +6,7 @@ mod of_entries;
 
 pub use self::{
     general::GENERAL,
-    of_entries::{DATABASE, PEER, USER},
+    of_entries::{DATABASE, DATABASE_UNDOCUMENTED, PEER, USER},
 };
 use crate::{ini::SectionName, values::Kind};
 
@@ -101,7 +101,8 @@ pub fn known(section: SectionName) -> &'static [Known] {
 
 /// The setting of this name.
 pub fn find(section: SectionName, name: &str) -> Option<&'static Known> {
-    known(section).iter().find(|known| known.name == name)
+    let undocumented = if section == SectionName::Databases { DATABASE_UNDOCUMENTED } else { &[] };
+    known(section).iter().chain(undocumented).find(|known| known.name == name)
 }
 
 #[cfg(test)]

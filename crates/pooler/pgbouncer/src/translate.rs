@@ -6,6 +6,7 @@ mod listeners;
 mod peers;
 mod pools;
 mod process;
+mod tls;
 mod users;
 
 use std::{
@@ -100,6 +101,10 @@ impl Translation {
 
     /// A problem of the TOML, at the place of the ini that it comes from.
     pub fn locate(&self, problem: Problem) -> Problem {
+        // A user list, and a file of rules, have lines of their own.
+        if problem.file.as_deref().is_some_and(|file| file != self.ini.files[0].path) {
+            return problem;
+        }
         let Some(place) = problem.place.clone() else { return problem };
         let before = self.origins.iter().take(place.line).rev();
         // A line that no setting asked for belongs to the table above it, or to the file.

@@ -36,7 +36,7 @@ impl Kind {
     }
 }
 
-/// A number as C's `strtol` reads it with base 0.
+/// A number as C's `strtol` reads it with base 0. What is beyond 32 bits is as good as their ends.
 pub fn number(text: &str) -> Option<i64> {
     let (digits, sign) = match text.strip_prefix('-') {
         Some(digits) => (digits, -1),
@@ -52,7 +52,7 @@ pub fn number(text: &str) -> Option<i64> {
         return None;
     }
     let number = i64::from_str_radix(digits, radix).ok()? * sign;
-    i32::try_from(number).is_ok().then_some(number)
+    Some(number.clamp(i32::MIN.into(), i32::MAX.into()))
 }
 
 /// Seconds.
@@ -78,7 +78,8 @@ mod tests {
         for (text, value) in [("5", 5), ("-1", -1), ("0x1F", 31), ("0770", 504), ("0", 0), ("+3", 3)] {
             assert_eq!(number(text), Some(value), "{text}");
         }
-        for text in ["", "5s", "yes", "--1", "0x", "1.5", "99999999999", "089"] {
+        assert_eq!(number("99999999999"), Some(i64::from(i32::MAX)));
+        for text in ["", "5s", "yes", "--1", "0x", "1.5", "089"] {
             assert_eq!(number(text), None, "{text}");
         }
     }

@@ -164,7 +164,13 @@ fn mistakes_are_told_with_their_place() {
         (with("client_tls_sslmode = require"), "p.ini:5:22: error: client_tls_sslmode needs a key"),
         (with("auth_type = pam"), "auth_type = pam is not supported"),
         (with("server_reset_query = SELECT 1"), "does more than reset"),
-        (with("default_pool_size = 0"), "no client would be served"),
+        (
+            with(
+                "listen_addr = 127.0.0.1\nclient_tls_sslmode = require\nclient_tls_key_file = k\nclient_tls_cert_file = c\nclient_tls_protocols = tlsv1.0",
+            ),
+            "asks for versions of TLS that are out of use",
+        ),
+        (with("server_tls_sslmode = verify-ca"), "set server_tls_ca_file, or server_tls_sslmode = verify-full"),
         (with("unix_socket_mode = 770"), "write them in octal"),
         (with("conffile = x"), "conffile is not supported"),
         (
@@ -181,7 +187,6 @@ fn mistakes_are_told_with_their_place() {
             "[databases]\na = host=h\n[users]\nu = min_pool_size=1\n[pgbouncer]\nauth_file = users\n".to_owned(),
             "unrecognized user parameter: min_pool_size",
         ),
-        ("[pgbouncer]\nauth_file = users\n".to_owned(), "no database is configured"),
         ("[databases]\na = host=h\n[pgbouncer]\n".to_owned(), "no client could log in"),
     ] {
         let told = errors(&ini);
@@ -215,9 +220,11 @@ fn a_problem_of_the_toml_is_told_at_its_place_in_the_ini() {
     let translation = translate_files(&files).unwrap();
     let line = translation.toml.lines().position(|line| line == "max_size = 7").unwrap();
     let at = translation.toml.lines().take(line).map(|line| line.len() + 1).sum();
-    let problem = settings::Problem::error("x").at(Path::new("p.toml"), &translation.toml, at..at + 1);
+    let problem = settings::Problem::error("x").at(Path::new("p.ini"), &translation.toml, at..at + 1);
     let told = translation.locate(problem).to_string();
     assert!(told.starts_with("q.ini:1:22: error: x"), "{told}");
+    let elsewhere = settings::Problem::error("x").at(Path::new("users"), "a\nb\n", 2..3);
+    assert_eq!(translation.locate(elsewhere.clone()), elsewhere);
 }
 
 #[test]
@@ -243,4 +250,41 @@ fn a_file_may_name_itself() {
         let ini = with(&format!("conffile = {name}"));
         assert!(translate_files(&[("p.ini", ini.as_str())]).is_ok(), "{name}");
     }
+}
+
+#[test]
+fn what_files_of_old_say_is_taken() {
+    assert!(notes("[pgbouncer]\nauth_file = users\n").contains("no database is configured: clients reach the console"));
+    let text = toml(&with("default_pool_size = 0\nmax_client_conn = 70\nserver_lifetime = 0"));
+    assert!(text.contains("max_size = 70\n") && text.contains("max_life_time = \"1ms\"\n"), "{text}");
+    let of_database =
+        |values: &str| toml(&format!("[databases]\na = host=h {values}\n[pgbouncer]\nauth_file = users\n"));
+    assert!(of_database("port=5433,5434").contains("url = \"postgres://h:5433/a\""));
+    assert!(of_database("application_name=x").contains("options=-c%20application_name%3Dx"));
+    assert!(of_database("password=x").contains("\"postgres://h/a\""));
+    assert!(of_database("pool_size=0").contains("max_size = 100\n"));
+}
+
+#[test]
+fn lists_of_versions_and_ciphers_of_openssl_are_reduced_to_what_is_spoken() {
+    let tls =
+        "listen_addr = 127.0.0.1\nclient_tls_sslmode = require\nclient_tls_key_file = k\nclient_tls_cert_file = c\n";
+    let of = |lines: &str| with(&format!("{tls}{lines}"));
+    let all = of("client_tls_protocols = all");
+    assert!(toml(&all).contains("tls_protocols = [\"tlsv1.2\", \"tlsv1.3\"]"), "{}", toml(&all));
+    assert!(notes(&all).contains("TLS 1.0 and 1.1 are out of use"));
+    let words = of("client_tls_ciphers = HIGH:!ADH:!LOW:@STRENGTH");
+    assert!(!toml(&words).contains("tls_ciphers") && notes(&words).contains("what holds is all of Poolhouse's own"));
+    let some = of("client_tls_ciphers = HIGH:ECDHE-RSA-AES128-GCM-SHA256:AES128-SHA");
+    assert!(toml(&some).contains("tls_ciphers = [\"ECDHE-RSA-AES128-GCM-SHA256\"]"), "{}", toml(&some));
+}
+
+#[test]
+fn only_databases_with_a_user_for_it_are_asked_for_passwords() {
+    let two = "[databases]\na = host=h auth_user=x\nb = host=h\n[pgbouncer]\nauth_file = users\n";
+    let text = toml(&format!("{two}auth_query = SELECT 1\n"));
+    let (before, behind) = text.split_once("name = \"b\"").unwrap();
+    assert!(before.contains("auth_user = \"x\"\nauth_query = \"SELECT 1\"\n"), "{text}");
+    assert_eq!(text.matches("auth_query").count(), 1);
+    assert!(!behind.contains("auth_"), "{text}");
 }

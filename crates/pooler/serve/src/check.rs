@@ -2,6 +2,7 @@
 //! permissions of its files; connects to nothing.
 
 mod addresses;
+mod alike;
 mod certificates;
 mod console;
 mod logins;
@@ -71,7 +72,9 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
     logins::logins(config, &mut found);
     open_keys(config, &mut found);
     files(config, &mut found);
+    found.extend(config.source.iter().flat_map(|source| source.warnings.clone()));
     found.sort_by_key(|problem| problem.severity as u8);
+    alike::fold(&mut found);
     found
 }
 

@@ -136,6 +136,8 @@ pub struct Source {
     pub secret_files: Vec<PathBuf>,
     /// Files with rules for logins.
     pub rule_files: Vec<PathBuf>,
+    /// What was left out of the files that it names.
+    pub warnings: Vec<Problem>,
     /// What the text comes from, if the file is PgBouncer's.
     pub translation: Option<Arc<Translation>>,
 }

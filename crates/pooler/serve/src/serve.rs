@@ -22,7 +22,6 @@ use crate::{
     admin::{Admin, Control, DrainOrder, EndingOrder, ProtocolMemory, connections},
     banner,
     check::{Machine, check},
-    compatibility::Compatibility,
     config::Config,
     console::{Console, ConsoleSocket},
     file_watch::watch_files,
@@ -343,7 +342,7 @@ fn configure_driver(config: &Config) -> DriverConfig {
         0 => std::thread::available_parallelism().map_or(1, NonZero::get).min(crate::config::MAX_WORKERS as usize),
         workers => workers as usize,
     };
-    let in_pgbouncers_place = config.serve.compatible_with == Compatibility::PgBouncer;
+    let in_pgbouncers_place = config.is_in_place_of_pgbouncer();
     DriverConfig {
         workers,
         max_auth_failures: config.serve.max_auth_failures,
@@ -353,6 +352,7 @@ fn configure_driver(config: &Config) -> DriverConfig {
         log_connections: config.serve.log_connections,
         log_login_attempts: config.serve.log_connections && in_pgbouncers_place,
         log_servers: in_pgbouncers_place,
+        drain_waiting: in_pgbouncers_place,
         log_disconnections: config.serve.log_disconnections,
         // In PgBouncer's place the shape of the log leaves the lines out, because other lines come of the same events.
         log_client_errors: config.serve.log_client_errors || config.is_in_place_of_pgbouncer(),

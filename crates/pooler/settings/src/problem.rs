@@ -93,7 +93,12 @@ impl Place {
             .get(start..span.end.min(begin + line.len()).max(start))
             .map_or(1, |covered| covered.chars().count().max(1));
         let text_of_line = mask_line(line, is_in_multiline_text(text, begin));
-        Self { line: text[..begin].matches('\n').count() + 1, column: column + 1, width, text: text_of_line }
+        Self {
+            line: text.as_bytes()[..begin].iter().filter(|b| **b == b'\n').count() + 1,
+            column: column + 1,
+            width,
+            text: text_of_line,
+        }
     }
 }
 
@@ -283,6 +288,9 @@ fn is_key(text: &str) -> bool {
 
 /// Whether a place of a file is inside a text of several lines.
 fn is_in_multiline_text(text: &str, place: usize) -> bool {
+    if !text.contains("\"\"\"") && !text.contains("'''") {
+        return false;
+    }
     let bytes = text.as_bytes();
     let (mut at, mut opened): (usize, Option<&[u8]>) = (0, None);
     let many: [&[u8]; 2] = [b"\"\"\"", b"'''"];

@@ -114,8 +114,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// While draining: sends clients away that have become idle, or wait for what other clients may do.
     pub(super) fn send_idle_away(&mut self) {
-        let idle: Vec<usize> =
-            self.clients.iter().filter(|(_, client)| client.has_no_work()).map(|(slot, _)| slot).collect();
+        let with_waiting = self.process.config.drain_waiting;
+        let to_go =
+            |client: &ClientConn<P::Client>| client.has_no_work() || (with_waiting && client.state == State::Waiting);
+        let idle: Vec<usize> = self.clients.iter().filter(|(_, c)| to_go(c)).map(|(slot, _)| slot).collect();
         for slot in idle {
             self.refuse(slot, Refusal::ShuttingDown);
         }

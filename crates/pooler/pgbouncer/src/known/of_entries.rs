@@ -42,6 +42,10 @@ pub const DATABASE: &[Known] = &[
     Known::new("timezone", "", Text, &[("url", "options")], Fate::Same),
 ];
 
+/// What a connection string may have beside the manual's keys.
+pub const DATABASE_UNDOCUMENTED: &[Known] =
+    &[Known::new("application_name", "", Text, &[("url", "options")], Fate::Same)];
+
 pub const USER: &[Known] = &[
     Known::new("pool_size", "-1", Number, &[("user", "max_size")], Fate::Same),
     Known::new("reserve_pool_size", "-1", Number, &[("user", "reserve_size")], Fate::Same),

@@ -2,7 +2,7 @@
 
 use settings::Problem;
 
-use super::{Writer, pools::AT_ONCE};
+use super::{Writer, pools::life_time};
 use crate::{
     general::{Given, invalid},
     ini::{SectionName, Spot},
@@ -43,8 +43,9 @@ impl Writer<'_> {
     pub(super) fn read_databases(&mut self) -> Vec<Entry> {
         let entries = self.read_entries(SectionName::Databases);
         if entries.is_empty() && self.problems.is_empty() {
-            let problem = Problem::error("no database is configured").hint("add one to [databases]");
-            self.problems.push(problem.in_file(&self.ini.files[0].path));
+            let problem = Problem::warning("no database is configured: clients reach the console only");
+            let problem = problem.hint("add one to [databases], and reload");
+            self.notes.push(problem.in_file(&self.ini.files[0].path));
         }
         for entry in entries.iter().filter(|entry| entry.name == CONSOLE) {
             self.refuse(
@@ -117,13 +118,11 @@ impl Writer<'_> {
 
     fn database_sizes(&mut self, entry: &Entry) {
         let size = entry.get("pool_size").filter(|size| size.number() >= 0);
-        if let Some(size) = size
-            && self.is_size(size)
-        {
-            self.set("max_size", self.count(size.number()), size);
-            self.set("max_replication_size", self.count(size.number()), size);
+        if let Some(size) = size {
+            self.set("max_size", self.size(size), size);
+            self.set("max_replication_size", self.size(size), size);
         }
-        let most = size.unwrap_or(self.get("default_pool_size")).number().max(1);
+        let most = self.size(size.unwrap_or(self.get("default_pool_size")));
         let general = self.get("min_pool_size");
         match entry.get("min_pool_size").filter(|least| least.number() >= 0) {
             Some(least) => self.set("min_size", least.number().min(most), least),
@@ -154,10 +153,8 @@ impl Writer<'_> {
             self.set("max_wait_time", wait.time_unless_zero(), wait);
             self.set("unavailable_wait_time", wait.time_unless_zero(), wait);
         }
-        if let Some(life) = entry.get("server_lifetime")
-            && self.is_life_time(life)
-        {
-            self.set("max_life_time", Some(life.time().max(AT_ONCE)), life);
+        if let Some(life) = entry.get("server_lifetime") {
+            self.set("max_life_time", Some(life_time(life)), life);
         }
         if entry.name == FALLBACK {
             let time = self.get("autodb_idle_timeout");
@@ -202,7 +199,7 @@ impl Writer<'_> {
         let folder = self.get("unix_socket_dir");
         let default = folder.text().filter(|folder| !folder.starts_with('@')).unwrap_or("/tmp");
         let hosts: Vec<&str> = entry.text("host").unwrap_or(default).split(',').map(str::trim).collect();
-        let port = entry.text("port").map(str::trim);
+        let port = entry.text("port").map(first_number);
         let is_plain = |host: &&str| host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:".contains(&b));
         let authority = match hosts.iter().all(is_plain) {
             true => hosts.iter().map(|host| place(host, port)).collect::<Vec<_>>().join(","),
@@ -223,8 +220,8 @@ impl Writer<'_> {
             Some(password) => format!("{user}:{}@", encode(password)),
             None => format!("{user}@"),
         });
-        if let (None, Some(password)) = (entry.text("user"), entry.text("password")) {
-            parameters.push(("password", password.to_owned()));
+        if let (None, Some(password)) = (entry.text("user"), entry.get("password")) {
+            password.spot.iter().for_each(|spot| self.note(spot, "a password without a user has no effect"));
         }
         parameters.extend(start_up(entry).map(|options| ("options", options)));
         let name = entry.text("dbname").or_else(|| (entry.name != FALLBACK).then_some(entry.name.as_str()));
@@ -240,7 +237,7 @@ impl Writer<'_> {
             self.refuse_given(given, "a server's Unix socket in the abstract namespace is not supported", hint);
         }
         if let Some(given) = entry.get("port")
-            && !given.value.trim().parse::<u16>().is_ok_and(|port| port > 0)
+            && !first_number(given.value).parse::<u16>().is_ok_and(|port| port > 0)
         {
             let message = format!("invalid port: {}", given.value.escape_debug());
             self.refuse_given(given, message, "a port is a number from 1 to 65535");
@@ -268,6 +265,11 @@ impl Writer<'_> {
         // Others do not look at the certificate, and would with an authority.
         if mode.word().starts_with("verify") {
             let authority = self.get("server_tls_ca_file").text().map(|path| self.path(path));
+            if authority.is_none() && mode.word() == "verify-ca" {
+                let message = "with server_tls_sslmode = verify-ca and no server_tls_ca_file, any certificate would do \
+                               that one of the system's many authorities has signed for any host";
+                self.refuse_given(mode, message, "set server_tls_ca_file, or server_tls_sslmode = verify-full");
+            }
             parameters.push(("sslrootcert", authority.unwrap_or_else(|| "system".to_owned())));
         }
         for (name, key) in [("server_tls_cert_file", "sslcert"), ("server_tls_key_file", "sslkey")] {
@@ -275,8 +277,8 @@ impl Writer<'_> {
                 parameters.push((key, self.path(path)));
             }
         }
-        if let Some(names) = self.protocols(self.get("server_tls_protocols")) {
-            parameters.push(("tls_protocols", names.join(",")));
+        if let Some((list, _)) = self.protocols("server_tls_protocols") {
+            parameters.push(("tls_protocols", list.join(",")));
         }
         if let Some((list, _)) = self.ciphers("server_tls_ciphers", "server_tls13_ciphers") {
             parameters.push(("tls_ciphers", list.join(",")));
@@ -288,6 +290,12 @@ impl Writer<'_> {
 fn admits(known: &Known, value: &str) -> bool {
     let is_unset = value == "-1" && DATABASE.iter().any(|other| other.name == known.name);
     is_unset || known.kind.admits(value)
+}
+
+/// A port as PgBouncer reads it: a list of them counts as its first.
+fn first_number(text: &str) -> &str {
+    let text = text.trim();
+    text.split_once(',').map_or(text, |(first, _)| first.trim_end())
 }
 
 fn place(host: &str, port: Option<&str>) -> String {
@@ -304,7 +312,8 @@ fn start_up(entry: &Entry) -> Option<String> {
         let value = entry.text(name)?.replace('\\', "\\\\").replace(' ', "\\ ");
         Some(format!("-c {name}={value}"))
     };
-    let all: Vec<String> = ["client_encoding", "datestyle", "timezone"].into_iter().filter_map(set).collect();
+    let all: Vec<String> =
+        ["client_encoding", "datestyle", "timezone", "application_name"].into_iter().filter_map(set).collect();
     (!all.is_empty()).then(|| all.join(" "))
 }
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Writer;
-use crate::{general::Given, toml_text::Value};
+use crate::toml_text::Value;
 
 /// What TLS of clients needs.
 const TLS_FILES: [(&str, &str); 2] = [("client_tls_cert_file", "tls_cert"), ("client_tls_key_file", "tls_key")];
@@ -25,7 +25,7 @@ const ALLOWED_PARAMETERS: [&str; 10] = [
 /// Permissions that a file may have.
 const MAX_MODE: i64 = 0o777;
 
-impl<'a> Writer<'a> {
+impl Writer<'_> {
     pub(super) fn listeners(&mut self) {
         let tls = self.get("client_tls_sslmode");
         if tls.word() != "disable" && TLS_FILES.iter().any(|(name, _)| self.get(name).text().is_none()) {
@@ -159,7 +159,7 @@ impl<'a> Writer<'a> {
         self.set_unless_default("max_message_size", size.number(), size);
         self.startup_parameters();
         let backlog = self.get("listen_backlog");
-        self.set_unless_default("backlog", backlog.number(), backlog);
+        self.set_unless_default("backlog", backlog.number().max(1), backlog);
     }
 
     fn startup_parameters(&mut self) {
@@ -199,9 +199,8 @@ impl<'a> Writer<'a> {
             self.set("tls_client_auth", "optional", authority);
             self.set("tls_client_ca", self.path(path), authority);
         }
-        let protocols = self.get("client_tls_protocols");
-        if let Some(names) = self.protocols(protocols) {
-            self.set("tls_protocols", names, protocols);
+        if let Some((list, given)) = self.protocols("client_tls_protocols") {
+            self.set("tls_protocols", list, given);
         }
         let curves = self.get("client_tls_ecdhcurve");
         self.set_unless_default("tls_curves", vec![curves.value.to_owned()], curves);
@@ -209,29 +208,5 @@ impl<'a> Writer<'a> {
         if let Some((list, given)) = ciphers {
             self.set("tls_ciphers", list, given);
         }
-    }
-
-    /// The versions of TLS that a setting names, if it is not at its default; `None`: all that there are. Old ones that
-    /// Poolhouse lacks are left out if another is named.
-    pub(super) fn protocols(&self, given: Given<'_>) -> Option<Vec<String>> {
-        const ALL: [&str; 4] = ["all", "secure", "legacy", "default"];
-        const LACKING: [&str; 3] = ["tlsv1", "tlsv1.0", "tlsv1.1"];
-        let names: Vec<String> =
-            given.value.split([',', ':', ' ']).filter(|name| !name.is_empty()).map(str::to_lowercase).collect();
-        let there: Vec<String> = names.iter().filter(|name| !LACKING.contains(&name.as_str())).cloned().collect();
-        match there.iter().any(|name| ALL.contains(&name.as_str())) {
-            true => None,
-            false if there.is_empty() => Some(names).filter(|names| !names.is_empty()),
-            false => Some(there),
-        }
-    }
-
-    /// The ciphers of two settings that are not at their defaults: for TLS 1.2, and for 1.3.
-    pub(super) fn ciphers(&self, older: &'static str, newer: &'static str) -> Option<(Vec<String>, Given<'a>)> {
-        let given: Vec<Given<'a>> =
-            [self.get(older), self.get(newer)].into_iter().filter(|given| !given.is_default()).collect();
-        let names = given.iter().flat_map(|given| given.value.split([',', ':', ' ']));
-        let names = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        given.first().map(|first| (names, *first))
     }
 }

@@ -9,8 +9,8 @@ use crate::{general::Given, toml_text::Value};
 
 /// In place of a time-out that is switched off and cannot be.
 const A_DAY: Duration = Duration::from_secs(86_400);
-/// In place of no time at all: each released connection is checked before it is used.
-pub(super) const AT_ONCE: Duration = Duration::from_millis(1);
+/// In place of no time at all: each released connection is checked before it is used, or used only once.
+const AT_ONCE: Duration = Duration::from_millis(1);
 
 impl Writer<'_> {
     pub(super) fn pool(&mut self) {
@@ -28,9 +28,7 @@ impl Writer<'_> {
             self.set(key, given.time_unless_zero(), given);
         }
         let life = self.get("server_lifetime");
-        if self.is_life_time(life) {
-            self.set("max_life_time", Some(life.time().max(AT_ONCE)), life);
-        }
+        self.set("max_life_time", Some(life_time(life)), life);
         let connect = self.get("server_connect_timeout");
         self.set("connect_time", Some(connect.time_unless_zero().unwrap_or(A_DAY)), connect);
         let cancel = self.get("cancel_wait_timeout");
@@ -61,38 +59,20 @@ impl Writer<'_> {
 
     fn sizes(&mut self) {
         let (size, least) = (self.get("default_pool_size"), self.get("min_pool_size"));
-        if self.is_size(size) {
-            self.set("max_size", self.count(size.number()), size);
-        }
+        self.set("max_size", self.size(size), size);
         // Replication connections are counted apart here, and have the same limit.
-        self.put("max_replication_size", self.count(size.number().max(1)));
-        self.set_unless_default("min_size", least.number().clamp(0, size.number().max(1)), least);
+        self.put("max_replication_size", self.size(size));
+        self.set_unless_default("min_size", least.number().clamp(0, self.size(size)), least);
         let (reserve, time) = (self.get("reserve_pool_size"), self.get("reserve_pool_timeout"));
         self.set_unless_default("reserve_size", self.count(reserve.number()), reserve);
         // The time counts for databases with a reserve of their own, too.
         self.set("reserve_wait_time", time.time_unless_zero(), time);
     }
 
-    /// Whether a number of servers is one; it is refused if not.
-    pub(super) fn is_size(&mut self, size: Given<'_>) -> bool {
-        let is_one = size.number() > 0;
-        if !is_one {
-            let name = size.known.name;
-            let message = format!("{name} is {}: no client would be served", size.value.escape_debug());
-            self.refuse_given(size, message, "write 1 or more");
-        }
-        is_one
-    }
-
-    /// Whether a life time of servers can be kept; it is refused if not.
-    pub(super) fn is_life_time(&mut self, life: Given<'_>) -> bool {
-        // Zero is the time of a server that is used once.
-        let is_one = life.time().is_zero() || life.time() >= Duration::from_secs(1);
-        if !is_one {
-            let message = "server_lifetime of less than a second is not supported";
-            self.refuse_given(life, message, "write 1 to have connections replaced once a second");
-        }
-        is_one
+    /// How many servers a pool may have. With 0 there are as many as clients.
+    pub(super) fn size(&self, size: Given<'_>) -> i64 {
+        let clients = self.get("max_client_conn").number();
+        self.count(if size.number() > 0 { size.number() } else { clients.max(1) })
     }
 
     /// How an idle server is checked before it is used.
@@ -128,6 +108,11 @@ impl Writer<'_> {
             self.refuse_given(reset, "this server_reset_query does more than reset the session", hint);
         }
     }
+}
+
+/// How long a connection to a server may live. One of no time is used once.
+pub(super) fn life_time(life: Given<'_>) -> Duration {
+    life.time().max(AT_ONCE)
 }
 
 /// Whether a query only does what Poolhouse's own cleaning does, too.

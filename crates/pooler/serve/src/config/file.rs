@@ -1,5 +1,7 @@
 //! Reads a configuration file into a [`Config`], or into the list of its errors.
 
+mod listed_users;
+
 use std::{
     collections::{BTreeSet, HashMap},
     ops::RangeInclusive,
@@ -36,13 +38,11 @@ use super::{
         refuse_duplicates, refuse_impossible_logins, refuse_monitors_only, refuse_shadowed, refuse_unreachable,
     },
     tls::{LISTENER_TLS_KEYS, listener_tls},
-    userlist,
 };
-use crate::{Password, compatibility::Compatibility};
+use crate::compatibility::Compatibility;
 
 /// What `listen` takes, as far as this crate knows; the kernel may have a lower maximum.
 const MAX_BACKLOG: u32 = 65_535;
-const MAX_USERLIST_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Rounds that a SCRAM verifier may have. More would keep a worker busy for longer than a tenth of a second.
 const SCRAM_ITERATIONS: RangeInclusive<u32> = 1..=200_000;
@@ -76,15 +76,16 @@ pub fn read(path: &Path, text: &str, variables: Variables<'_>) -> Reading {
             document,
             secret_files: vec![path.to_owned()],
             rule_files: Vec::new(),
+            warnings: Vec::new(),
             auth: AuthType::default(),
             compatible_with: Compatibility::default(),
             intact,
         };
         let config = reader.config(root);
         intact = reader.intact;
-        let Reader { secret_files, rule_files, .. } = reader;
-        let source =
-            Source { path: path.to_owned(), text: Secret::new(text), secret_files, rule_files, translation: None };
+        let Reader { secret_files, rule_files, warnings, .. } = reader;
+        let (path, text) = (path.to_owned(), Secret::new(text));
+        let source = Source { path, text, secret_files, rule_files, warnings, translation: None };
         Config { source: Some(source), ..config }
     });
     Reading { config, intact, problems }
@@ -94,6 +95,8 @@ struct Reader<'d> {
     document: &'d Document<'d>,
     secret_files: Vec<PathBuf>,
     rule_files: Vec<PathBuf>,
+    /// What is left out, where that is no error.
+    warnings: Vec<Problem>,
     auth: AuthType,
     compatible_with: Compatibility,
     intact: IntactSections,
@@ -117,7 +120,9 @@ impl Reader<'_> {
         let databases: Vec<_> =
             served.iter().filter_map(|section| self.database(section, (&pool, &limits), &asked, &mut kinds)).collect();
         let (kinds, before_listeners) = (kinds, self.error_count());
-        require_database(root);
+        if !self.is_in_place_of_pgbouncer() {
+            require_database(root);
+        }
         let listeners = listeners(root, &kinds);
         let listeners_are_intact = before_listeners == self.error_count();
         if listeners_are_intact {
@@ -337,47 +342,11 @@ impl Reader<'_> {
 
     /// Whether there may be users without a password, who cannot log in where one is asked for.
     fn takes_users_without_password(&self) -> bool {
-        self.auth.takes_users_without_password() || self.compatible_with == Compatibility::PgBouncer
+        self.auth.takes_users_without_password() || self.is_in_place_of_pgbouncer()
     }
 
-    /// The users of `[auth] file`, under the rules of the `[[user]]` of the same name; its own password wins.
-    fn listed_users(&mut self, auth: &Section<'_>, mut users: Vec<User>) -> Vec<User> {
-        let Some(path) = auth.string("file").map(|path| self.document.resolve(&path)) else { return users };
-        self.secret_files.push(path.clone());
-        let text = match read_userlist(&path) {
-            Ok(text) => text,
-            Err(error) => {
-                auth.error("file", format!("cannot read {}: {error}", path.display()));
-                return users;
-            }
-        };
-        let report = |span, message: &str| {
-            self.document.problems.borrow_mut().push(Problem::error(message).at(&path, &text, span));
-        };
-        let mut known: HashMap<String, usize> =
-            users.iter().enumerate().map(|(i, user)| (user.name.clone(), i)).collect();
-        let entries = userlist::parse(&text).unwrap_or_else(|errors| {
-            errors.into_iter().for_each(|error| report(error.span, error.message));
-            Vec::new()
-        });
-        for entry in entries {
-            let password = match Password::parse(&entry.password) {
-                Ok(password) => Some(password),
-                // A list for such logins names users only.
-                Err(_) if entry.password.reveal().is_empty() && self.takes_users_without_password() => None,
-                Err(message) => {
-                    report(entry.span, &message);
-                    continue;
-                }
-            };
-            let index = *known.entry(entry.name.clone()).or_insert(users.len());
-            match users.get_mut(index) {
-                Some(user) if user.password.is_none() => user.password = password,
-                Some(_) => {}
-                None => users.push(User::with_password(entry.name, password)),
-            }
-        }
-        users
+    fn is_in_place_of_pgbouncer(&self) -> bool {
+        self.compatible_with == Compatibility::PgBouncer
     }
 
     fn note_files(&mut self, section: &Section<'_>, keys: &[&'static str]) {
@@ -582,13 +551,5 @@ fn limits(section: &Section<'_>) -> Limits {
         max_database_clients: section.number("max_database_clients", 0..=MAX_COUNT).unwrap_or(0),
         max_user_clients: section.number("max_user_clients", 0..=MAX_COUNT).unwrap_or(0),
         spots: section.spots(),
-    }
-}
-
-/// A list of users may be larger than other secret files.
-fn read_userlist(path: &Path) -> std::io::Result<String> {
-    match std::fs::metadata(path)?.len() > MAX_USERLIST_BYTES {
-        true => Err(std::io::Error::other("it is too large for a list of users")),
-        false => std::fs::read_to_string(path),
     }
 }

@@ -26,8 +26,8 @@ pub struct Unreadable {
     pub message: &'static str,
 }
 
-/// Reads a list; all errors of all lines are collected.
-pub fn parse(text: &str) -> Result<Vec<Entry>, Vec<Unreadable>> {
+/// Reads a list: the entries, and what is wrong with lines that are none.
+pub fn parse(text: &str) -> (Vec<Entry>, Vec<Unreadable>) {
     let (mut entries, mut errors) = (Vec::new(), Vec::new());
     let mut start = 0;
     for line in text.split_inclusive('\n') {
@@ -41,7 +41,7 @@ pub fn parse(text: &str) -> Result<Vec<Entry>, Vec<Unreadable>> {
         }
         start += line.len();
     }
-    if errors.is_empty() { Ok(entries) } else { Err(errors) }
+    (entries, errors)
 }
 
 fn parse_line(line: &str, start: usize) -> Result<Option<Entry>, (usize, &'static str)> {
@@ -88,7 +88,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn names_and_passwords(text: &str) -> Vec<(String, String)> {
-        let entries = parse(text).unwrap();
+        let (entries, errors) = parse(text);
+        assert!(errors.is_empty());
         entries.into_iter().map(|e| (e.name, e.password.reveal().to_string())).collect()
     }
 
@@ -102,7 +103,8 @@ mod tests {
 
     #[test]
     fn every_unreadable_line_is_reported_with_its_place() {
-        let errors = parse("\"app\" \"x\"\napp \"x\"\n\"app\" x\n\"\" \"x\"\n\"app\n").unwrap_err();
+        let (entries, errors) = parse("\"app\" \"x\"\napp \"x\"\n\"app\" x\n\"\" \"x\"\n\"app\n");
+        assert_eq!(entries.len(), 1);
         let places: Vec<_> = errors.iter().map(|e| e.span.start).collect();
         assert_eq!(places, [10, 24, 26, 33]);
         assert!(errors[1].message.contains("password"));

@@ -26,7 +26,14 @@ impl Sinks {
     /// Opens what is configured, and standard error unless `quiet`.
     pub fn open(log: &Log, quiet: bool) -> Result<Self, String> {
         let file = log.file.as_deref().map(open_file).transpose()?;
-        let system = log.syslog.as_ref().map(open_system).transpose()?;
+        let system = log.syslog.as_ref().and_then(|settings| match open_system(settings) {
+            Ok(system) => Some(system),
+            // In a container there often is none.
+            Err(error) => {
+                eprintln!("{error}: logging without it");
+                None
+            }
+        });
         Ok(Self(Arc::new(Mutex::new(Open { stderr: !quiet, file, system }))))
     }
 
