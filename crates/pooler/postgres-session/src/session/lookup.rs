@@ -5,6 +5,7 @@ use crate::wire::{Failure, front, message::write, take_u16, take_value, write_ex
 
 pub(crate) struct Lookup {
     pub(crate) attempt: LoginAttempt,
+    /// What the last row says, as in PgBouncer.
     answer: Answer,
     /// The client has gone; the server becomes free when it has answered.
     pub(crate) abandoned: bool,
@@ -36,10 +37,9 @@ impl Lookup {
     }
 
     pub(crate) fn take_row(&mut self, body: &[u8]) {
-        self.answer = match self.answer {
-            Answer::NoUser => read_row(body, &self.attempt.user),
-            _ => Answer::Unusable("more than one row"),
-        };
+        if !matches!(self.answer, Answer::Unusable(_)) {
+            self.answer = read_row(body, &self.attempt.user);
+        }
     }
 
     /// A row came that is too long for a user and a password.
@@ -56,7 +56,11 @@ fn read_row(mut body: &[u8], user: &str) -> Answer {
     let (Some(name), Some(password)) = (take_value(&mut body), take_value(&mut body)) else {
         return Answer::Unusable("a malformed row");
     };
-    if name != Some(user.as_bytes()) {
+    let Some(name) = name else {
+        // A function that returns a record and no set has a row of NULLs for a user whom it does not find.
+        return Answer::NoUser;
+    };
+    if name != user.as_bytes() {
         // PostgreSQL cuts long names off: this is another user.
         return Answer::Unusable("another user than it was asked for");
     }
@@ -105,7 +109,16 @@ mod tests {
         assert!(matches!(found, Answer::Password(password) if &*password == "md5x"));
         assert!(matches!(lookup(&[row(&[Some("app"), None])]), Answer::WithoutPassword));
         assert!(matches!(lookup(&[row(&[Some("app"), Some("")])]), Answer::WithoutPassword));
-        assert!(matches!(lookup(&[]), Answer::NoUser));
+        for rows in [vec![], vec![row(&[None, None])], vec![row(&[None, Some("x")])]] {
+            assert!(matches!(lookup(&rows), Answer::NoUser), "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_row_counts() {
+        let found = lookup(&[row(&[Some("app"), Some("x")]), row(&[Some("app"), Some("y")])]);
+        assert!(matches!(found, Answer::Password(password) if &*password == "y"));
+        assert!(matches!(lookup(&[row(&[Some("app"), Some("x")]), row(&[None, None])]), Answer::NoUser));
     }
 
     #[test]
@@ -113,9 +126,8 @@ mod tests {
         let good = row(&[Some("app"), Some("x")]);
         for rows in [
             vec![row(&[Some("root"), Some("x")])],
-            vec![row(&[None, Some("x")])],
             vec![row(&[Some("app")])],
-            vec![good.clone(), good.clone()],
+            vec![row(&[Some("root"), Some("x")]), good.clone()],
             vec![good[..good.len() - 1].to_vec()],
             vec![b"\0".to_vec()],
         ] {
