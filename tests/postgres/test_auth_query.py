@@ -61,6 +61,24 @@ def test_answers_are_remembered_and_so_is_that_a_user_does_not_exist(start, clus
     assert asked_now == asked + 1 or time.monotonic() - began >= 1
 
 
+def test_a_reload_has_everyone_looked_up_again(start, cluster, lookup):
+    pooler = start(users={}, databases=looked_up(cluster))
+    asked = []
+    for _ in range(2):
+        pooler.connect("app").close()
+        asked.append(pooler.metric("poolhouse_checkout_seconds_count", database="bench/auth_query"))
+        assert pooler.ctl("reload").returncode == 0
+    assert asked == [1, 2]
+
+
+def test_each_login_asks_where_answers_do_not_hold(start, cluster, lookup):
+    pooler = start(users={}, databases=looked_up(cluster, auth_cache_time="off"))
+    for _ in range(3):
+        pooler.connect("app").close()
+    asked = pooler.metric("poolhouse_checkout_seconds_count", database="bench/auth_query")
+    assert asked == 3
+
+
 def test_an_unknown_user_goes_through_the_same_dialogue_as_a_wrong_password(start, cluster, lookup):
     pooler = start(users={}, databases=looked_up(cluster))
     seen = []

@@ -34,18 +34,11 @@ pub struct DriverConfig {
     pub max_clients: u32,
     /// Options of TCP connections on both sides.
     pub tcp: TcpOptions,
-    /// Each client that logs in is worth a line in the log.
-    pub log_connections: bool,
-    /// Each client that asks for a database is worth a line in the log, before it has proved who it is.
-    pub log_login_attempts: bool,
+    pub logged: LoggedConnections,
     /// Each connection to a database is worth a line in the log when it is made, and when it ends.
     pub log_servers: bool,
-    /// Each error that ends a client is worth a line in the log, or that of a login; defects of our own always are.
-    pub log_client_errors: bool,
     /// A process that is to end sends clients away that wait for a server.
     pub drain_waiting: bool,
-    /// Each client that has logged in and goes is worth a line in the log.
-    pub log_disconnections: bool,
     /// What is left to other processes from the start: see [`Handle::reserve`](crate::Handle::reserve).
     pub reserved: HashMap<String, u32>,
 }
@@ -61,14 +54,30 @@ impl Default for DriverConfig {
             slow_wait: Duration::from_secs(1),
             max_clients: 0,
             tcp: TcpOptions::default(),
-            log_connections: false,
-            log_login_attempts: false,
+            logged: LoggedConnections::default(),
             log_servers: false,
-            log_client_errors: true,
             drain_waiting: false,
-            log_disconnections: false,
             reserved: HashMap::new(),
         }
+    }
+}
+
+/// What of the connections of clients is worth a line in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LoggedConnections {
+    /// Each client that logs in.
+    pub logins: bool,
+    /// Each client that asks for a database, before it has proved who it is.
+    pub attempts: bool,
+    /// Each client that has logged in and goes.
+    pub ends: bool,
+    /// Each error that ends a client, or that of a login; defects of our own always are.
+    pub errors: bool,
+}
+
+impl Default for LoggedConnections {
+    fn default() -> Self {
+        Self { logins: false, attempts: false, ends: false, errors: true }
     }
 }
 
@@ -332,4 +341,5 @@ pub struct Changes {
     pub max_auth_failures: u32,
     /// See [`DriverConfig::name_failure_ttl`].
     pub name_failure_ttl: Duration,
+    pub logged: LoggedConnections,
 }

@@ -112,6 +112,7 @@ impl Handle {
         process.tenants.reconfigure(|tenant| process.registry.limits(tenant), process.clock.now());
         process.throttle.set_max_failures(changes.max_auth_failures);
         process.resolver.set_failure_ttl(changes.name_failure_ttl);
+        process.logged.set(changes.logged);
         let mut demands = Vec::new();
         for pool in process.registry.all() {
             let Some(spec) = process.registry.spec(pool.id) else { continue };
@@ -155,13 +156,18 @@ impl Handle {
         if !self.pause(database) {
             return false;
         }
+        self.close_all_of(database);
+        true
+    }
+
+    /// Closes all clients and servers of a database, or of all, at once.
+    pub fn close_all_of(&self, database: Option<&DatabaseName>) {
         // The clients first: otherwise they would be told that they have lost their servers.
         self.broadcast(|| Command::KillClientsOf(database.cloned()));
         for pool in self.process.pools(database) {
             let now = self.process.clock.now();
             self.operate(&pool, |guarded| guarded.pool.clear(Clear { interrupt: true, ..Clear::default() }, now));
         }
-        true
     }
 
     /// Drains a database: its clients are sent away at the end of their transactions, new ones are refused, and it

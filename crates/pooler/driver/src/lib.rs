@@ -19,6 +19,7 @@ mod histogram;
 mod kept_places;
 mod listener;
 mod lobby;
+mod log_switches;
 mod mailbox;
 mod network;
 mod orders;
@@ -43,8 +44,8 @@ mod worker;
 
 pub use clock::Clock;
 pub use config::{
-    Address, BeginWith, Changes, DriverConfig, Hosts, ListenerSpec, PoolSpec, PoolTimeouts, TenantLimits, Timeouts,
-    Upstreams,
+    Address, BeginWith, Changes, DriverConfig, Hosts, ListenerSpec, LoggedConnections, PoolSpec, PoolTimeouts,
+    TenantLimits, Timeouts, Upstreams,
 };
 pub use descriptors::raise_descriptor_limit;
 pub use driver::{Driver, REACTOR};

@@ -22,6 +22,7 @@ use crate::{
     evictions::Evictable,
     kept_places::KeptPlaces,
     listener::Listener,
+    log_switches::LogSwitches,
     orders::DatabaseName,
     registry::Registry,
     resolver::Resolver,
@@ -41,6 +42,7 @@ pub(crate) struct Process {
     pub(crate) tenants: Tenants,
     pub(crate) boards: Vec<Board>,
     pub(crate) throttle: Throttle,
+    pub(crate) logged: LogSwitches,
     pub(crate) resolver: Resolver,
     pub(crate) clock: Clock,
     /// What the workers' reactors are called.
@@ -69,6 +71,7 @@ impl Process {
         let process = Self {
             boards: (0..config.workers).map(|_| Board::new(listeners.len())).collect(),
             throttle: Throttle::new(config.max_auth_failures),
+            logged: LogSwitches::new(config.logged),
             listening: AtomicUsize::new(sockets),
             listeners,
             total,

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use driver::{Changes, Driver, DriverConfig, PoolSpec, Timeouts, Upstreams};
+use driver::{Changes, Driver, DriverConfig, LoggedConnections, PoolSpec, Timeouts, Upstreams};
 use harness::{
     Harness, POOL, Spec, eventually,
     lines::{Lines, PUT_OUT},
@@ -218,6 +218,7 @@ fn a_pool_that_is_made_during_a_reload_follows_the_new_rules() {
             max_clients: 0,
             max_auth_failures: 10,
             name_failure_ttl: Duration::ZERO,
+            logged: LoggedConnections::default(),
         })
     });
     thread::sleep(Duration::from_millis(100));
@@ -249,6 +250,7 @@ fn a_pool_has_the_size_that_it_was_given_also_after_a_reload() {
         max_clients: 0,
         max_auth_failures: 10,
         name_failure_ttl: Duration::ZERO,
+        logged: LoggedConnections::default(),
     });
     assert_eq!(size(), 2);
     // More than the spec lets it have, and then fewer.

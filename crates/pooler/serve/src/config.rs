@@ -5,7 +5,7 @@ use std::{fmt, ops::Range, path::PathBuf, sync::Arc, time::Duration};
 
 use ::pgbouncer::Translation;
 use ::redis_session::HttpRules;
-use driver::{Hosts, Network, PoolTimeouts, TcpOptions, TenantLimits, Timeouts};
+use driver::{Hosts, LoggedConnections, Network, PoolTimeouts, TcpOptions, TenantLimits, Timeouts};
 use pool::{GateConfig, PoolConfig};
 use postgres_session::{ListenerRules, OnState, Target};
 use settings::{Problem, Secret, Spots, choose};
@@ -97,6 +97,15 @@ impl Config {
     /// Whether it is to behave as PgBouncer does.
     pub fn is_in_place_of_pgbouncer(&self) -> bool {
         self.serve.compatible_with == Compatibility::PgBouncer
+    }
+
+    /// What of clients' connections is logged.
+    pub fn logged_connections(&self) -> LoggedConnections {
+        let logins = self.serve.log_connections;
+        let attempts = logins && self.is_in_place_of_pgbouncer();
+        // In PgBouncer's place the shape of the log leaves the lines out, because other lines come of the same events.
+        let errors = self.serve.log_client_errors || self.is_in_place_of_pgbouncer();
+        LoggedConnections { logins, attempts, ends: self.serve.log_disconnections, errors }
     }
 
     /// Whether clients of this kind must log in.

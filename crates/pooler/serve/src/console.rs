@@ -118,7 +118,7 @@ impl Console {
 
     async fn keep_averages(self: Arc<Self>) {
         loop {
-            tokio::time::sleep(statistics::PERIOD).await;
+            tokio::time::sleep(statistics::period(&self.reloader().in_force())).await;
             let console = Arc::clone(&self);
             let _ =
                 tokio::task::spawn_blocking(move || console.statistics.begin_period(console.handle.snapshot())).await;

@@ -100,6 +100,13 @@ impl KnownUsers {
         table.unknown.insert(user.into(), Validity::new(now, holds));
     }
 
+    /// Has the database asked again about every name. The last passwords stay known.
+    pub fn expire(&self, now: Instant) {
+        let table = &mut *self.lock();
+        table.unknown.clear();
+        table.known.values_mut().for_each(|known| known.validity.until = known.validity.until.min(now));
+    }
+
     /// How the logins of existing users look, as far as is known.
     pub fn looks(&self) -> Vec<Look> {
         self.lock().looks.clone()
@@ -177,6 +184,16 @@ mod tests {
         assert!(users.fresh("app", start + MIN_LOOKUP_INTERVAL).is_some());
         users.note_refuted("app", start + MIN_LOOKUP_INTERVAL);
         assert!(users.fresh("app", start + MIN_LOOKUP_INTERVAL).is_none());
+    }
+
+    #[test]
+    fn nothing_holds_once_it_has_expired() {
+        let (users, start) = (KnownUsers::default(), Instant::now());
+        users.note_found("app", plain("x"), start, MINUTE);
+        users.note_missing("none", start, MINUTE);
+        users.expire(start);
+        assert!(users.fresh("app", start).is_none() && users.fresh("none", start).is_none());
+        assert!(users.last("app").is_some(), "servers may still log in with it");
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod postgres;
 mod redis;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{
@@ -142,6 +142,13 @@ impl LivePools {
         (table.current, table.ids) = (next, ids);
         self.epoch.fetch_add(1, Release);
         told
+    }
+
+    /// The databases of PostgreSQL that have a pool and are no longer configured.
+    pub fn removed_databases(&self) -> BTreeSet<Arc<str>> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let names = table.entries.values().filter_map(|entry| entry.pools.database_of_clients(entry.id));
+        names.filter(|name| !table.current.serves(name)).collect()
     }
 
     /// Objects in a pool's database that could change a session without a trace in the statement's text, as far as is
@@ -452,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn looked_up_users_outlive_a_reload_with_the_same_query() {
+    fn passwords_that_were_looked_up_outlive_a_reload_with_the_same_query() {
         let own = "[[database]]\nname = \"shop\"\nurl = \"postgres://h/d\"\nauth_user = \"lookup\"\n";
         let local = Origin { listener: 0, address: None, port: 0, uid: None };
         let pools = LivePools::new(with(own));
@@ -465,7 +472,8 @@ mod tests {
         assert_ne!(id, ask.pool);
         let told = pools.make_current(with(&format!("{own}max_size = 7\n")));
         assert_eq!(told, Succession { followed: 2, renewed: 0, left_behind: 0 });
-        assert!(matches!(pools.proof(&LoginAttempt::new(local, "shop", "w")), Ok(Proof::Md5(_))));
+        let asked_again = pools.proof(&LoginAttempt::new(local, "shop", "w"));
+        assert!(matches!(asked_again, Ok(Proof::Ask(_))), "a reload has everyone looked up again");
         assert!(pools.server_login(id).md5_hash.is_some());
         pools.make_current(with(&own.replace("lookup", "other")));
         let Ok(Proof::Ask(again)) = pools.proof(&LoginAttempt::new(local, "shop", "w")) else {
@@ -485,9 +493,11 @@ mod tests {
         let id = pools.route("shop", "u").unwrap().pool;
         assert_eq!(pools.make_current(with(&other)).left_behind, 1);
         assert!(matches!(pools.route("shop", "u"), Err(Unknown::Database)));
+        assert_eq!(Vec::from_iter(pools.removed_databases()), ["shop".into()]);
         assert_eq!((pools.server_login(id).user.as_str(), pools.spec(id).unwrap().config.min_size), ("app", 0));
         // It may come back.
         assert_eq!(pools.make_current(with(SHOP)).followed, 1);
+        assert!(pools.removed_databases().is_empty());
         assert_eq!(pools.route("shop", "u").unwrap().pool, id);
     }
 

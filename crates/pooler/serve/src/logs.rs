@@ -27,7 +27,7 @@ use tracing_subscriber::{
 };
 
 pub use self::{pgbouncer::PgBouncerLines, sinks::Sinks};
-use crate::config::Log;
+use crate::config::{Config, Log};
 
 /// Lines that wait to be written.
 pub const MAX_QUEUED_LINES: usize = 8192;
@@ -80,17 +80,25 @@ pub struct LogControl {
     sinks: Sinks,
     /// Changes the level; `None` if the command line has set it, or the log is another's.
     level: Option<Arc<dyn Fn(EnvFilter) + Send + Sync>>,
+    shape: Option<PgBouncerLines>,
 }
 
 impl LogControl {
-    /// Opens files anew, and takes the level that is configured.
+    /// Takes the level that is configured, and tells of the connections that are to be told of.
+    pub fn follow(&self, config: &Config) {
+        if let Some(change) = &self.level {
+            change(EnvFilter::new(config.log.level.unwrap_or(DEFAULT_LEVEL)));
+        }
+        if let Some(shape) = &self.shape {
+            shape.follow(&config.serve);
+        }
+    }
+
+    /// Opens files anew.
     ///
     /// # Errors
     /// When a file cannot be opened: lines go where they went before.
-    pub fn follow(&self, configured: &Log) -> Result<(), String> {
-        if let Some(change) = &self.level {
-            change(filter(configured.level.unwrap_or(DEFAULT_LEVEL))?);
-        }
+    pub fn reopen(&self, configured: &Log) -> Result<(), String> {
         self.sinks.reopen(configured)
     }
 }
@@ -123,6 +131,7 @@ impl Logs {
         let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_target(false);
         let is_on_terminal = sinks.is_stderr_only() && std::io::stderr().is_terminal();
         // A test may have set up a log already, which stays.
+        let shape = as_pgbouncer.clone();
         let begun = match (options.format, as_pgbouncer) {
             (LogFormat::Text, Some(shape)) => all.with(lines.with_ansi(false).event_format(shape)).try_init(),
             (LogFormat::Text, None) => {
@@ -133,7 +142,7 @@ impl Logs {
         };
         let change: Arc<dyn Fn(EnvFilter) + Send + Sync> = Arc::new(move |filter| drop(handle.reload(filter)));
         let level = (begun.is_ok() && options.level.is_none()).then_some(change);
-        Ok(Self { dropped, control: LogControl { sinks, level }, _guard: guard })
+        Ok(Self { dropped, control: LogControl { sinks, level, shape }, _guard: guard })
     }
 
     /// What a reload changes.

@@ -22,6 +22,7 @@ mod tests;
 use std::{
     collections::HashMap,
     sync::{Arc, PoisonError, RwLock},
+    time::Instant,
 };
 
 use ::redis_session::HttpRules;
@@ -166,8 +167,8 @@ impl ConfigPools {
         Self { commands, ..self }
     }
 
-    /// Takes over what stays valid from the configuration before: verifiers of equal passwords, and looked-up users if
-    /// the database and the query are the same.
+    /// Takes over what stays valid from the configuration before: verifiers of equal passwords, and the passwords of
+    /// looked-up users if the database and the query are the same. Who logs in is looked up again.
     pub fn inheriting_from(self, earlier: &Self) -> Self {
         let mut pools = self;
         (pools.verified, pools.commands) = (Arc::clone(&earlier.verified), Arc::clone(&earlier.commands));
@@ -187,6 +188,7 @@ impl ConfigPools {
                     == (&lookups.auth.query, &lookups.auth.user, &lookups.database)
             {
                 lookups.known = Arc::clone(&old.known);
+                lookups.known.expire(Instant::now());
             }
         }
         pools
@@ -196,6 +198,19 @@ impl ConfigPools {
     fn database(&self, name: &str) -> Option<usize> {
         let found = self.databases.get(name).or_else(|| self.databases.get(FALLBACK)).copied();
         found.filter(|_| !name.is_empty() && name.len() <= MAX_NAME_BYTES)
+    }
+
+    /// Whether clients of PostgreSQL may ask for a database by this name.
+    pub fn serves(&self, name: &str) -> bool {
+        self.database(name).is_some()
+    }
+
+    /// The name that clients of PostgreSQL use for a pool's database; `None` if the pool has no such clients.
+    pub fn database_of_clients(&self, pool: PoolId) -> Option<Arc<str>> {
+        match self.entry(pool).0.key {
+            Key::Postgres { database, .. } | Key::Dedicated { database, .. } => Some(database),
+            Key::Redis { .. } | Key::MongoDb { .. } | Key::Lookups { .. } => None,
+        }
     }
 
     /// Where the users of a database are looked up. For a database that does not exist they are looked up in another

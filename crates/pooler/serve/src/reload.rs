@@ -7,8 +7,9 @@ use std::sync::{
 };
 
 use ::pgbouncer::Translation;
-use driver::{Changes, Handle};
+use driver::{Changes, DatabaseName, Handle};
 use settings::{Problem, Problems, Severity};
+use upstream::Kind;
 
 use crate::{
     certificates::{KnownCertificate, certificates},
@@ -150,7 +151,7 @@ impl Reloader {
             Ok(self.put_in_force(config, tls, &warnings))
         });
         // Whatever became of it, a log file that was moved away is opened anew.
-        if let Err(error) = self.logs.follow(&self.in_force().log) {
+        if let Err(error) = self.logs.reopen(&self.in_force().log) {
             tracing::error!("{error}");
         }
         match &outcome {
@@ -273,7 +274,9 @@ impl Reloader {
             max_clients: config.limits.max_clients,
             max_auth_failures: config.serve.max_auth_failures,
             name_failure_ttl: config.dns.failure_ttl,
+            logged: config.logged_connections(),
         };
+        self.logs.follow(&config);
         // New programs have given their passwords before a server connects.
         self.commands.follow(&config);
         *self.certificates.write().unwrap_or_else(PoisonError::into_inner) = certificates(&config).into();
@@ -283,8 +286,20 @@ impl Reloader {
         if let Some(peers) = self.pools.peers() {
             peers.follow(&config);
         }
+        if config.is_in_place_of_pgbouncer() {
+            self.close_removed_databases();
+        }
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = config;
         Reloaded { pools, notes }
+    }
+
+    /// Ends the clients of databases that are no longer configured, as PgBouncer does.
+    fn close_removed_databases(&self) {
+        for database in self.pools.removed_databases() {
+            tracing::info!(%database, "the database was removed: its connections are closed");
+            let name = DatabaseName { protocol: Kind::Postgres.word(), database: database.to_string() };
+            self.handle.close_all_of(Some(&name));
+        }
     }
 }
 
@@ -363,15 +378,6 @@ fn note_restarts(old: &Config, new: &Config, notes: &mut Vec<String>) {
     }
     if old.admin.listen != new.admin.listen {
         note("the admin address has changed".to_owned());
-    }
-    for (key, before, now) in [
-        ("log_connections", old.serve.log_connections, new.serve.log_connections),
-        ("log_disconnections", old.serve.log_disconnections, new.serve.log_disconnections),
-        ("log_client_errors", old.serve.log_client_errors, new.serve.log_client_errors),
-    ] {
-        if before != now {
-            note(format!("{key} is {now} now"));
-        }
     }
     for (key, is_other) in [
         ("node_id", old.serve.node_id != new.serve.node_id),

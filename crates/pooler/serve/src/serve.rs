@@ -349,13 +349,9 @@ fn configure_driver(config: &Config) -> DriverConfig {
         name_failure_ttl: config.dns.failure_ttl,
         max_clients: config.limits.max_clients,
         tcp: config.tcp,
-        log_connections: config.serve.log_connections,
-        log_login_attempts: config.serve.log_connections && in_pgbouncers_place,
+        logged: config.logged_connections(),
         log_servers: in_pgbouncers_place,
         drain_waiting: in_pgbouncers_place,
-        log_disconnections: config.serve.log_disconnections,
-        // In PgBouncer's place the shape of the log leaves the lines out, because other lines come of the same events.
-        log_client_errors: config.serve.log_client_errors || config.is_in_place_of_pgbouncer(),
         ..DriverConfig::default()
     }
 }

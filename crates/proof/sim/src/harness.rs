@@ -117,6 +117,7 @@ impl<P: Protocol> Harness<P> {
             listeners: vec![(rules.gate, rules.timeouts)],
             max_clients: rules.driver.max_clients,
             max_auth_failures: rules.driver.max_auth_failures,
+            logged: rules.driver.logged,
         };
         let upstreams = Arc::new(Revised { upstreams, revision: AtomicU64::new(0) });
         let made = (0..workers).map(|_| VirtualReactor::new(network, rng.next(), rules.driver.buffer_size));

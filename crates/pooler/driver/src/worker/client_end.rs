@@ -97,7 +97,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.process.listeners[usize::from(client.listener)].count_sent_away(reason);
         }
         // Another line tells more of clients that are displaced.
-        if self.process.config.log_client_errors
+        if self.process.logged.load().errors
             && !matches!(why, Refusal::ShuttingDown | Refusal::Drained { .. } | Refusal::Displaced)
             && let Some(withheld) = self.paces.sent_away.take_line(self.now)
         {
@@ -228,7 +228,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return self.log_login_failed(slot, message);
         }
         if let CloseReason::Error(blame, message) = reason
-            && (self.process.config.log_client_errors || *blame == Blame::Ours)
+            && (self.process.logged.load().errors || *blame == Blame::Ours)
             && let Some(withheld) = self.paces.client_error.take_line(self.now)
         {
             let (client, database, user) = (self.client_address(slot), self.database(slot), self.user(slot));

@@ -78,6 +78,11 @@ impl ConnectionLog {
         Self { peer, ..Self::default() }
     }
 
+    /// The user that the client asked for, during its login.
+    pub(super) fn login_user(&self) -> Option<&str> {
+        self.login.as_ref().map(|login| login.1.as_str())
+    }
+
     /// It goes from one state to another.
     pub(super) fn note_state(&mut self, from: State, to: State) {
         let busy = matches!(to, State::Active | State::Waiting | State::Transaction);
@@ -89,7 +94,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A client asks for a database, as a user.
     pub(super) fn on_login_request(&mut self, slot: usize, login: Box<(String, String)>) {
         let Some(client) = self.clients.get_mut(slot) else { return };
-        if self.process.config.log_login_attempts {
+        if self.process.logged.load().attempts {
             let (database, user) = &*login;
             let tls = client.log.tls;
             tracing::info!(client = %self.client_address(slot), database, user, tls, "login attempt");
@@ -101,7 +106,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn log_connected(&mut self, slot: usize) {
         let of_servers = self.user(slot);
         self.clients[slot].log.login.take_if(|login| login.1 == of_servers);
-        if !self.process.config.log_connections {
+        if !self.process.logged.load().logins {
             return;
         }
         let client = &self.clients[slot];
@@ -118,7 +123,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The connection of a client is about to be closed.
     pub(super) fn log_disconnected(&self, slot: usize) {
         let client = &self.clients[slot];
-        if !self.process.config.log_disconnections || client.pool.is_none() {
+        if !self.process.logged.load().ends || client.pool.is_none() {
             return;
         }
         let listener = &self.process.listeners[usize::from(client.listener)];
@@ -145,7 +150,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     pub(super) fn log_login_failed(&mut self, slot: usize, reason: Option<&str>) {
-        if self.process.config.log_client_errors
+        if self.process.logged.load().errors
             && let Some(withheld) = self.paces.auth_failed.take_line(self.now)
         {
             let listener = &self.process.listeners[usize::from(self.clients[slot].listener)].name;

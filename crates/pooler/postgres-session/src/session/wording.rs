@@ -140,6 +140,7 @@ fn fixed_words(occasion: Occasion<'_>) -> Option<&'static str> {
             "client connections exceeded (max_user_client_connections)"
         }
         Occasion::Refused(Refusal::DatabaseKilled) => "database removed",
+        Occasion::Refused(Refusal::Killed) => "admin forced disconnect",
         Occasion::Refused(Refusal::ShuttingDown) => "server shutting down",
         Occasion::Refused(Refusal::ServerReplaced) => "database configuration changed",
         Occasion::Refused(Refusal::LoginTimeout) => "client_login_timeout",

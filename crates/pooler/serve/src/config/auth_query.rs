@@ -8,6 +8,7 @@ use settings::{Problem, Section};
 use upstream::UpstreamUrl;
 
 use super::{FALLBACK, options::MAX_COUNT};
+use crate::compatibility::Compatibility;
 
 /// The keys, in `[auth]` and in `[[database]]`.
 pub const AUTH_QUERY_KEYS: &[&str] = &[
@@ -40,7 +41,7 @@ pub struct AuthQuery {
     pub database: Option<String>,
     /// Most servers that run the query.
     pub pool_size: u32,
-    /// How long a found user is cached.
+    /// How long a found user is cached; zero is not at all.
     pub cache_time: Duration,
     /// How long an unknown name is cached. If this differs from `cache_time`, the time of a login tells who exists.
     pub failure_cache_time: Duration,
@@ -75,9 +76,17 @@ impl AuthKeys {
             server: section.string("auth_server").filter(|name| !name.is_empty()),
             database: section.string("auth_database"),
             pool_size: section.number("auth_pool_size", 1..=MAX_COUNT),
-            cache_time: section.duration_on("auth_cache_time"),
-            failure_cache_time: section.duration_on("auth_failure_cache_time"),
+            cache_time: cache_time(section, "auth_cache_time"),
+            failure_cache_time: cache_time(section, "auth_failure_cache_time"),
         }
+    }
+
+    /// These keys; in PgBouncer's place a database is asked at each login unless they say otherwise.
+    pub fn with_defaults_of(mut self, compatible_with: Compatibility) -> Self {
+        if compatible_with == Compatibility::PgBouncer {
+            self.cache_time.get_or_insert(Duration::ZERO);
+        }
+        self
     }
 
     /// How a database's users are looked up; `None` if they are not.
@@ -149,4 +158,8 @@ impl AuthKeys {
             failure_cache_time: self.failure_cache_time.unwrap_or(cache_time),
         }
     }
+}
+
+fn cache_time(section: &Section<'_>, key: &'static str) -> Option<Duration> {
+    section.duration(key).map(Option::unwrap_or_default)
 }

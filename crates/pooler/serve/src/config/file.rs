@@ -114,6 +114,7 @@ impl Reader<'_> {
         let before_auth = self.error_count();
         let auth = root.table("auth", &[AUTH_KEYS, LOGIN_KEYS, AUTH_QUERY_KEYS]);
         let asked = auth.as_ref().map(|auth| self.auth(auth)).unwrap_or_default();
+        let asked = asked.with_defaults_of(serve.compatible_with);
         let auth_is_intact = before_auth == self.error_count();
         let served = root.tables("database", &[POOL_KEYS, DATABASE_KEYS, PASSWORD_COMMAND_KEYS, AUTH_QUERY_KEYS]);
         let mut kinds = Kinds::default();

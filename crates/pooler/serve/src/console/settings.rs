@@ -97,12 +97,17 @@ const SETTINGS: &[Setting] = &[
     Setting {
         name: "log_connections",
         read: |config| Some(u8::from(config.serve.log_connections).to_string()),
-        change: None,
+        change: Some(|config, value| truth(value).map(|is_on| config.serve.log_connections = is_on).is_some()),
     },
     Setting {
         name: "log_disconnections",
         read: |config| Some(u8::from(config.serve.log_disconnections).to_string()),
-        change: None,
+        change: Some(|config, value| truth(value).map(|is_on| config.serve.log_disconnections = is_on).is_some()),
+    },
+    Setting {
+        name: "log_pooler_errors",
+        read: |config| Some(u8::from(config.serve.log_client_errors).to_string()),
+        change: Some(|config, value| truth(value).map(|is_on| config.serve.log_client_errors = is_on).is_some()),
     },
     Setting {
         name: "max_client_conn",
@@ -197,7 +202,14 @@ const SETTINGS: &[Setting] = &[
             change_pools(config, "max_life_time", |pool| pool.config.max_life_time = limit)
         }),
     },
-    Setting { name: "stats_period", read: |_| Some(super::statistics::PERIOD.as_secs().to_string()), change: None },
+    Setting {
+        name: "stats_period",
+        read: |config| Some(time(Some(super::statistics::period(config)))),
+        change: Some(|config, value| {
+            let Some(Some(period)) = parse_time(value) else { return false };
+            config.log.stats_period.as_mut().map(|now| *now = period).is_some()
+        }),
+    },
     Setting {
         name: "stats_users",
         read: |config| Some(config.console.viewers.join(",")),
@@ -208,7 +220,24 @@ const SETTINGS: &[Setting] = &[
         read: |config| listeners(config).find_map(|all| Some(shown_path(all.listen.path()?.parent()?))),
         change: None,
     },
+    Setting {
+        name: "verbose",
+        read: |config| Some(verbosity(config.log.level).to_string()),
+        change: Some(|config, value| {
+            let Some(level) = number(value).and_then(|number| LEVELS.get(number as usize)) else { return false };
+            config.log.level = Some(level);
+            true
+        }),
+    },
 ];
+
+/// The levels of the log, by PgBouncer's `verbose`.
+const LEVELS: [&str; 4] = ["info", "debug", "debug", "trace"];
+
+/// PgBouncer's `verbose` for a level of the log.
+fn verbosity(level: Option<&str>) -> usize {
+    level.and_then(|level| LEVELS.iter().position(|known| *known == level)).unwrap_or(0)
+}
 
 impl Console {
     pub(super) fn list_settings(&self, table: &mut Table) {
@@ -365,7 +394,8 @@ mod tests {
     fn settings_are_in_order_and_change_what_they_show() {
         assert!(SETTINGS.is_sorted_by_key(|setting| setting.name));
         let mut config = defaults().unwrap();
-        let values = [("0", "0"), ("7", "7"), ("session", "session"), ("a, b", "a,b")];
+        config.log.stats_period = Some(Duration::from_secs(60));
+        let values = [("0", "0"), ("1", "1"), ("7", "7"), ("session", "session"), ("a, b", "a,b")];
         for Setting { name, read, change } in SETTINGS {
             let Some(change) = change else { continue };
             let changed = values.iter().filter(|(value, _)| change(&mut config, value));

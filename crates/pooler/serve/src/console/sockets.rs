@@ -36,12 +36,14 @@ impl Console {
             clients.retain(|client| client.protocol == Kind::Postgres.word() && client.is_logged_in());
             clients.sort_by(|a, b| (&a.database, a.id).cmp(&(&b.database, b.id)));
             let own = self.reloader().in_force().console.name.clone();
-            // The servers of the console's own clients are not shown.
-            for client in clients.iter_mut().filter(|client| client.database == own) {
-                (client.server, client.state) = (None, "idle");
-            }
-            for client in clients.iter().filter(|client| is_busy(client.state)) {
-                push_client(client, workers, with_buffers, table);
+            for client in &mut clients {
+                let is_own = client.database == own;
+                if is_own || is_busy(client.state) {
+                    let state = if is_own { state_at_console(with_buffers) } else { state_of(client) };
+                    // The servers of the console's own clients are not shown.
+                    client.server.take_if(|_| is_own);
+                    push_client(client, state, workers, with_buffers, table);
+                }
             }
         }
         if show != Show::Clients {
@@ -55,12 +57,20 @@ impl Console {
     }
 }
 
-fn push_client(client: &ClientInfo, workers: u64, with_buffers: bool, table: &mut Table) {
-    let state = match client.state {
+fn state_of(client: &ClientInfo) -> &'static str {
+    match client.state {
         "waiting" => "waiting",
         _ if client.server.is_some() => "active",
         _ => "idle",
-    };
+    }
+}
+
+/// The state of a client of the console, which in PgBouncer is always active as a socket, and never as a client.
+fn state_at_console(as_socket: bool) -> &'static str {
+    if as_socket { "active" } else { "idle" }
+}
+
+fn push_client(client: &ClientInfo, state: &'static str, workers: u64, with_buffers: bool, table: &mut Table) {
     let waited = if state == "waiting" { client.state_for } else { Duration::ZERO };
     let link = client.server.map(|tag| pointer(server_id(client.id % workers, tag) | SERVER_POINTER));
     let link = link.unwrap_or_default();

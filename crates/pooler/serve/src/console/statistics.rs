@@ -17,9 +17,15 @@ use super::{
     Console,
     inventory::{database_of, pools},
 };
+use crate::config::Config;
+
+/// The period if none is configured.
+const DEFAULT_PERIOD: Duration = Duration::from_secs(60);
 
 /// Averages are over one to two of these times.
-pub const PERIOD: Duration = Duration::from_secs(60);
+pub fn period(config: &Config) -> Duration {
+    config.log.stats_period.unwrap_or(DEFAULT_PERIOD)
+}
 
 /// Figures of a database, in the order of the columns.
 const FIGURES: usize = 12;

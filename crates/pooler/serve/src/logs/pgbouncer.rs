@@ -5,6 +5,10 @@
 use std::{
     fmt::{self, Debug, Write as _},
     process,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use tracing::{
@@ -63,25 +67,48 @@ const PROCESS_EVENTS: &[(&str, &str)] = &[
 /// Suffixes of a pool's database that tell what it is for.
 const PURPOSES: [&str; 2] = ["/auth_query", "/replication"];
 
-/// Writes events as PgBouncer does.
-pub struct PgBouncerLines {
+/// Writes events as PgBouncer does. A clone follows the same configuration.
+#[derive(Clone)]
+pub struct PgBouncerLines(Arc<Switches>);
+
+struct Switches {
     /// Whether a connection to a database is worth a line.
-    connections: bool,
+    connections: AtomicBool,
     /// Whether the end of a connection is worth a line.
-    disconnections: bool,
+    disconnections: AtomicBool,
     /// Whether an error that a client is told is worth one.
-    errors: bool,
+    errors: AtomicBool,
 }
 
 impl PgBouncerLines {
     /// The shape of the log, if it is not our own.
     pub fn wanted(serve: &Serve) -> Option<Self> {
-        let shape = Self {
-            connections: serve.log_connections,
-            disconnections: serve.log_disconnections,
-            errors: serve.log_client_errors,
-        };
-        (serve.compatible_with == Compatibility::PgBouncer).then_some(shape)
+        let lines = || Self::new(serve.log_connections, serve.log_disconnections, serve.log_client_errors);
+        (serve.compatible_with == Compatibility::PgBouncer).then(lines)
+    }
+
+    fn new(connections: bool, disconnections: bool, errors: bool) -> Self {
+        let (connections, disconnections) = (connections.into(), disconnections.into());
+        Self(Arc::new(Switches { connections, disconnections, errors: errors.into() }))
+    }
+
+    /// Follows a configuration that has come into force.
+    pub fn follow(&self, serve: &Serve) {
+        self.0.connections.store(serve.log_connections, Relaxed);
+        self.0.disconnections.store(serve.log_disconnections, Relaxed);
+        self.0.errors.store(serve.log_client_errors, Relaxed);
+    }
+
+    fn tells_of_connections(&self) -> bool {
+        self.0.connections.load(Relaxed)
+    }
+
+    fn tells_of_ends(&self) -> bool {
+        self.0.disconnections.load(Relaxed)
+    }
+
+    fn tells_of_errors(&self) -> bool {
+        self.0.errors.load(Relaxed)
     }
 }
 
@@ -112,7 +139,7 @@ impl PgBouncerLines {
         let Some(client) = fields.get("client") else { return vec![(level, fields.as_text_with(theirs(fields)))] };
         let prefix = prefix(client, fields);
         let closing = |why: &str| ("LOG", closing(&prefix, why, fields));
-        let error = |why: &str| self.errors.then(|| ("WARNING", format!("{prefix} pooler error: {why}")));
+        let error = |why: &str| self.tells_of_errors().then(|| ("WARNING", format!("{prefix} pooler error: {why}")));
         let reason = fields.get("reason").map(|reason| {
             let known = SENT_AWAY.iter().find(|(ours, _)| *ours == reason);
             known.map_or(reason, |(_, theirs)| theirs)
@@ -127,7 +154,7 @@ impl PgBouncerLines {
             // Another line has told more.
             ("client disconnected", Some("an error" | "an error of the client")) => Vec::new(),
             ("client disconnected", why) => {
-                self.disconnections.then(|| closing(why.unwrap_or_default())).into_iter().collect()
+                self.tells_of_ends().then(|| closing(why.unwrap_or_default())).into_iter().collect()
             }
             ("client sent away", Some(why)) => error(why).into_iter().collect(),
             ("a login has failed", why) => self.end(closing, error, why.unwrap_or("login failed")),
@@ -148,7 +175,9 @@ impl PgBouncerLines {
         match fields.message.as_str() {
             "server connected" => {
                 let from = fields.get("from").map(|from| format!(" (from {from})")).unwrap_or_default();
-                lines.extend(self.connections.then(|| ("LOG", format!("{prefix} new connection to server{from}"))));
+                lines.extend(
+                    self.tells_of_connections().then(|| ("LOG", format!("{prefix} new connection to server{from}"))),
+                );
             }
             "server closed" => {
                 let reason = get("reason");
@@ -157,7 +186,7 @@ impl PgBouncerLines {
                     lines.push(("WARNING", format!("server login failed: FATAL {said}")));
                 }
                 let why = SERVER_ENDS.iter().find(|(ours, _)| *ours == reason).map_or(said, |(_, theirs)| *theirs);
-                lines.extend(self.disconnections.then(|| ("LOG", closing(&prefix, why, fields))));
+                lines.extend(self.tells_of_ends().then(|| ("LOG", closing(&prefix, why, fields))));
             }
             _ => return None,
         }
@@ -170,7 +199,7 @@ impl PgBouncerLines {
         error: impl Fn(&str) -> Option<(&'static str, String)>,
         why: &str,
     ) -> Vec<(&'static str, String)> {
-        let closing = self.disconnections.then(|| closing(why));
+        let closing = self.tells_of_ends().then(|| closing(why));
         closing.into_iter().chain(error(why)).collect()
     }
 }
@@ -261,7 +290,7 @@ mod tests {
 
     fn lines(message: &str, more: &[(&'static str, &str)]) -> Vec<String> {
         let fields = fields(message, &[&CLIENT, more].concat());
-        let lines = PgBouncerLines { connections: true, disconnections: true, errors: true }.lines("LOG", &fields);
+        let lines = PgBouncerLines::new(true, true, true).lines("LOG", &fields);
         lines.into_iter().map(|(level, text)| format!("{level} {}", &text[text.find(": ").unwrap() + 2..])).collect()
     }
 
@@ -298,7 +327,7 @@ mod tests {
     fn a_servers_life_is_told_in_pgbouncers_words() {
         let lines = |message: &str, more: &[(&'static str, &str)]| {
             let server = [("server", "db:5432"), ("number", "255"), ("database", "shop/auth_query"), ("user", "app")];
-            let lines = PgBouncerLines { connections: true, disconnections: true, errors: true };
+            let lines = PgBouncerLines::new(true, true, true);
             lines.lines("LOG", &fields(message, &[&server, more].concat()))
         };
         let prefix = "S-0x0000000000ff: shop/app@db:5432";
@@ -323,15 +352,15 @@ mod tests {
     #[test]
     fn errors_can_be_left_out() {
         let fields = fields("query_wait_timeout", &[&CLIENT[..], &[("lasted_s", "4.0")]].concat());
-        let lines = PgBouncerLines { connections: true, disconnections: true, errors: false }.lines("LOG", &fields);
+        let lines = PgBouncerLines::new(true, true, false).lines("LOG", &fields);
         assert!(matches!(&lines[..], [("LOG", text)] if text.contains("closing because")));
     }
 
     #[test]
     fn other_events_keep_their_fields() {
         let plain = fields("reloaded", &[("pools", "3")]);
-        let shape = PgBouncerLines { connections: false, disconnections: false, errors: true };
-        assert_eq!(shape.lines("LOG", &plain), [("LOG", "reloaded pools=3".into())]);
+        let lines_of = PgBouncerLines::new(false, false, true).lines("LOG", &plain);
+        assert_eq!(lines_of, [("LOG", "reloaded pools=3".into())]);
         assert_eq!(
             lines("a client waited long for a server", &[("waited_ms", "1200")]),
             ["LOG shop/app@10.0.0.1:4711 a client waited long for a server waited_ms=1200"]
