@@ -232,6 +232,32 @@ def test_a_right_password_gets_in_while_others_at_the_address_guess_without_end(
     assert pooler.metric("poolhouse_auth_failures_total") <= 3 + 16 * (time.monotonic() - began + 1)
 
 
+@pytest.mark.poolhouse_only
+def test_wrong_passwords_of_one_user_keep_no_other_waiting(start):
+    pooler = start(max_auth_failures=3)
+    over = threading.Event()
+
+    def guess():
+        while not over.is_set():
+            with contextlib.suppress(w.ServerError, w.Closed), pooler.open(30) as client:
+                client.login("app2", "guess")
+
+    with concurrent.futures.ThreadPoolExecutor(40) as threads:
+        guessers = [threads.submit(guess) for _ in range(40)]
+        try:
+            time.sleep(2)
+            took = []
+            for _ in range(5):
+                asked = time.monotonic()
+                pooler.connect().close()
+                took.append(time.monotonic() - asked)
+        finally:
+            over.set()
+        for guesser in guessers:
+            guesser.result(timeout=60)
+    assert sorted(took)[2] < 1, took
+
+
 @pytest.mark.timing
 @pytest.mark.poolhouse_only
 def test_unfinished_logins_lock_no_client_out(start):

@@ -11,10 +11,15 @@ fn address(text: &str) -> Option<IpAddr> {
     Some(text.parse().unwrap())
 }
 
+/// A client that has not said who it is.
+fn of(address: Option<IpAddr>) -> Comer<'static> {
+    Comer { address, user: None }
+}
+
 /// One that allows no failure, and has seen one from there.
 fn hot(from: Option<IpAddr>) -> Throttle {
     let throttle = Throttle::new(0);
-    assert!(throttle.note_failure(from, None, START));
+    assert!(throttle.note_failure(of(from), None, START));
     throttle
 }
 
@@ -23,11 +28,11 @@ struct Login(Option<Box<LoginTicket>>);
 
 impl Login {
     fn may(&mut self, throttle: &Throttle, from: Option<IpAddr>, now: Time) -> bool {
-        throttle.try_take_turn(from, &mut self.0, now)
+        throttle.try_take_turn(of(from), &mut self.0, now)
     }
 
     fn fails(&mut self, throttle: &Throttle, from: Option<IpAddr>, now: Time) -> bool {
-        throttle.note_failure(from, self.0.take().map(|ticket| *ticket), now)
+        throttle.note_failure(of(from), self.0.take().map(|ticket| *ticket), now)
     }
 
     fn ends(&mut self, throttle: &Throttle) {
@@ -40,11 +45,11 @@ impl Login {
 #[test]
 fn answers_are_delayed_after_too_many_failures_until_the_window_ends() {
     let throttle = Throttle::new(2);
-    assert!(!throttle.note_failure(HERE, None, START));
-    assert!(!throttle.note_failure(HERE, None, START));
+    assert!(!throttle.note_failure(of(HERE), None, START));
+    assert!(!throttle.note_failure(of(HERE), None, START));
     assert!(Login::default().may(&throttle, HERE, START), "the limit is not passed");
-    assert!(throttle.note_failure(HERE, None, START));
-    assert!(!throttle.note_failure(HERE, None, START + FAILURE_WINDOW));
+    assert!(throttle.note_failure(of(HERE), None, START));
+    assert!(!throttle.note_failure(of(HERE), None, START + FAILURE_WINDOW));
     assert_eq!(throttle.failures(), 4);
 }
 
@@ -74,7 +79,7 @@ fn a_right_password_gets_in_behind_an_address_from_which_others_guess_without_en
     }
     let waited = got_in.expect("the right password gets in");
     assert!(waited <= 8_000, "after {waited} ms");
-    assert!(guesses <= MAX_LOGINS_PER_ADDRESS * 31, "{guesses} guesses in 30 s");
+    assert!(guesses <= MAX_LOGINS_PER_LANE * 31, "{guesses} guesses in 30 s");
 }
 
 #[test]
@@ -94,23 +99,21 @@ fn logins_that_succeed_do_not_wait_for_each_other_behind_an_address_with_few_fai
 #[test]
 fn turns_are_taken_in_order_and_newcomers_overtake_no_other() {
     let throttle = hot(HERE);
-    let mut all: Vec<Login> = (0..MAX_LOGINS_PER_ADDRESS + 2).map(|_| Login::default()).collect();
+    let mut all: Vec<Login> = (0..MAX_LOGINS_PER_LANE + 2).map(|_| Login::default()).collect();
     let now = at(1_500);
     let may: Vec<bool> = all.iter_mut().map(|login| login.may(&throttle, HERE, now)).collect();
-    assert!(
-        may[..MAX_LOGINS_PER_ADDRESS].iter().all(|may| *may) && may[MAX_LOGINS_PER_ADDRESS..].iter().all(|may| !*may)
-    );
+    assert!(may[..MAX_LOGINS_PER_LANE].iter().all(|may| *may) && may[MAX_LOGINS_PER_LANE..].iter().all(|may| !*may));
     all[3].ends(&throttle);
     assert!(!Login::default().may(&throttle, HERE, now), "others were first");
-    assert!(!all[MAX_LOGINS_PER_ADDRESS + 1].may(&throttle, HERE, now));
-    assert!(all[MAX_LOGINS_PER_ADDRESS].may(&throttle, HERE, now));
+    assert!(!all[MAX_LOGINS_PER_LANE + 1].may(&throttle, HERE, now));
+    assert!(all[MAX_LOGINS_PER_LANE].may(&throttle, HERE, now));
     assert!(all[0].may(&throttle, HERE, now), "it is still its turn");
 }
 
 #[test]
 fn a_client_that_says_nothing_in_its_turn_loses_it() {
     let throttle = hot(HERE);
-    let mut silent: Vec<Login> = (0..MAX_LOGINS_PER_ADDRESS).map(|_| Login::default()).collect();
+    let mut silent: Vec<Login> = (0..MAX_LOGINS_PER_LANE).map(|_| Login::default()).collect();
     let now = at(1_500);
     assert!(silent.iter_mut().all(|login| login.may(&throttle, HERE, now)));
     let mut friend = Login::default();
@@ -123,26 +126,26 @@ fn a_client_that_says_nothing_in_its_turn_loses_it() {
 #[test]
 fn a_client_that_leaves_the_queue_holds_no_other_up() {
     let throttle = hot(HERE);
-    let mut all: Vec<Login> = (0..MAX_LOGINS_PER_ADDRESS + 2).map(|_| Login::default()).collect();
+    let mut all: Vec<Login> = (0..MAX_LOGINS_PER_LANE + 2).map(|_| Login::default()).collect();
     let now = at(1_500);
     all.iter_mut().for_each(|login| {
         login.may(&throttle, HERE, now);
     });
-    all[MAX_LOGINS_PER_ADDRESS].ends(&throttle);
+    all[MAX_LOGINS_PER_LANE].ends(&throttle);
     all[0].ends(&throttle);
-    assert!(all[MAX_LOGINS_PER_ADDRESS + 1].may(&throttle, HERE, now));
+    assert!(all[MAX_LOGINS_PER_LANE + 1].may(&throttle, HERE, now));
 }
 
 #[test]
 fn an_ipv6_network_counts_as_one_address_and_a_mapped_address_as_its_own() {
     let throttle = Throttle::new(1);
-    assert!(!throttle.note_failure(address("2001:db8:1:2::1"), None, START));
-    assert!(throttle.note_failure(address("2001:db8:1:2:ffff::7"), None, START));
-    assert!(!throttle.note_failure(address("2001:db8:1:3::1"), None, START), "another network");
-    assert!(!throttle.note_failure(address("::ffff:10.0.0.5"), None, START));
-    assert!(throttle.note_failure(address("10.0.0.5"), None, START));
+    assert!(!throttle.note_failure(of(address("2001:db8:1:2::1")), None, START));
+    assert!(throttle.note_failure(of(address("2001:db8:1:2:ffff::7")), None, START));
+    assert!(!throttle.note_failure(of(address("2001:db8:1:3::1")), None, START), "another network");
+    assert!(!throttle.note_failure(of(address("::ffff:10.0.0.5")), None, START));
+    assert!(throttle.note_failure(of(address("10.0.0.5")), None, START));
     assert!(
-        !throttle.note_failure(address("::ffff:10.0.0.6"), None, START),
+        !throttle.note_failure(of(address("::ffff:10.0.0.6")), None, START),
         "mapped addresses have no network in common"
     );
 }
@@ -152,17 +155,34 @@ fn a_full_table_does_not_switch_the_limit_off() {
     let throttle = Throttle::new(3);
     let many = |n: usize| Some(IpAddr::from([10, (n >> 16) as u8, (n >> 8) as u8, n as u8]));
     for n in 0..MAX_ADDRESSES {
-        throttle.note_failure(many(n), None, START);
+        throttle.note_failure(of(many(n)), None, START);
     }
     let late = address("192.0.2.1");
-    let delayed = (0..10).filter(|_| throttle.note_failure(late, None, START)).count();
+    let delayed = (0..10).filter(|_| throttle.note_failure(of(late), None, START)).count();
     assert!(delayed >= 7, "{delayed} of 10 answers were delayed");
-    let mut logins: Vec<Login> = (0..2 * MAX_LOGINS_PER_ADDRESS).map(|_| Login::default()).collect();
+    let mut logins: Vec<Login> = (0..2 * MAX_LOGINS_PER_LANE).map(|_| Login::default()).collect();
     let may = logins.iter_mut().filter_map(|login| login.may(&throttle, late, START).then_some(())).count();
-    assert!(may <= MAX_LOGINS_PER_ADDRESS, "{may} may log in at a time");
+    assert!(may <= MAX_LOGINS_PER_LANE, "{may} may log in at a time");
     // And there is room again when the windows are over.
     for n in 0..MAX_ADDRESSES {
-        throttle.note_failure(many(n), None, START + FAILURE_WINDOW);
+        throttle.note_failure(of(many(n)), None, START + FAILURE_WINDOW);
     }
     assert!(throttle.lock().records.len() <= MAX_ADDRESSES + ADDRESS_GROUPS as usize);
+}
+
+#[test]
+fn a_user_who_fails_keeps_no_other_user_of_the_address_waiting() {
+    let (throttle, wrong) = (hot(HERE), Comer { address: HERE, user: Some("wrong") });
+    assert!(throttle.note_failure(wrong, None, START));
+    let mut failing: Vec<Option<Box<LoginTicket>>> = (0..100).map(|_| None).collect();
+    let now = at(1_000);
+    let admitted = failing.iter_mut().filter_map(|ticket| throttle.try_take_turn(wrong, ticket, now).then_some(()));
+    assert_eq!(admitted.count(), MAX_LOGINS_PER_LANE);
+    for user in [Some("right"), None] {
+        assert!(throttle.try_take_turn(Comer { address: HERE, user }, &mut None, now), "{user:?}");
+    }
+    // Who it is may become known later.
+    let mut ticket = None;
+    assert!(throttle.try_take_turn(of(HERE), &mut ticket, now));
+    assert!(!throttle.try_take_turn(wrong, &mut ticket, now), "it waits with those that fail");
 }

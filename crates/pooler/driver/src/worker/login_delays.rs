@@ -11,7 +11,7 @@ use crate::{
     client_state::State,
     mailbox::ClientKey,
     reactor::{Data, Reactor},
-    throttle,
+    throttle::{self, Comer},
 };
 
 /// Bytes of a delayed answer to a failed login.
@@ -84,7 +84,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if client.login.turn == LoginTurn::Waived || goes {
             return false;
         }
-        if self.process.throttle.try_take_turn(address, &mut client.login_ticket, self.now) {
+        let comer = Comer { address, user: client.log.login_user() };
+        if self.process.throttle.try_take_turn(comer, &mut client.login_ticket, self.now) {
             client.login.turn = LoginTurn::Free;
             return false;
         }
@@ -139,7 +140,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.push_client_work(slot, ClientWork::LoginFailed);
         let address = self.client_ip(slot);
         let ticket = self.clients[slot].login_ticket.take().map(|ticket| *ticket);
-        if !self.process.throttle.note_failure(address, ticket, self.now) {
+        let comer = Comer { address, user: self.clients[slot].log.login_user() };
+        if !self.process.throttle.note_failure(comer, ticket, self.now) {
             return;
         }
         self.clients[slot].login.answer_delayed = true;
