@@ -63,8 +63,6 @@ const FIXED: &[&str] = &[
     "listen_addr",
     "listen_backlog",
     "listen_port",
-    "log_connections",
-    "log_disconnections",
     "pidfile",
     "pkt_buf",
     "resolv_conf",

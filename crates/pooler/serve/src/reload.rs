@@ -259,7 +259,7 @@ impl Reloader {
         let tls = self.tls.renew(&config)?;
         let log = config.log.clone();
         self.put_in_force(config, tls, &[]);
-        self.logs.follow(&log).map_err(|error| Problem::error(error).into())
+        self.logs.reopen(&log).map_err(|error| Problem::error(error).into())
     }
 
     fn put_in_force(&self, config: Config, tls: Tls, warnings: &[Problem]) -> Reloaded {
