@@ -503,6 +503,10 @@ fn refuse_start(me: ClientTag, client: &mut Client, error: &StartError, out: &mu
             let message = format!("unsupported frontend protocol {major}.{minor}: Poolhouse supports 3.0 to 3.2");
             (code::FEATURE_NOT_SUPPORTED, message, "")
         }
+        StartError::Replication(value) => {
+            let message = format!("invalid value for parameter \"replication\": \"{value}\"");
+            (code::INVALID_PARAMETER_VALUE, message, "It is a truth value, or \"database\".")
+        }
         StartError::Malformed(why) => (code::PROTOCOL_VIOLATION, format!("invalid start-up packet: {why}"), ""),
         StartError::NoUser => {
             let message = "no PostgreSQL user name specified in startup packet".to_owned();

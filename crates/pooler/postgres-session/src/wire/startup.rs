@@ -63,6 +63,8 @@ pub(crate) enum StartError {
     Version(u16, u16),
     Malformed(&'static str),
     NoUser,
+    /// `replication` is neither a truth value nor "database".
+    Replication(String),
     /// A word of `options` is no setting.
     Option(String),
 }
@@ -196,7 +198,7 @@ fn replication(value: &str) -> Result<Option<&'static str>, StartError> {
     if value == "database" {
         return Ok(Some("database"));
     }
-    let is_on = truth(value).ok_or(StartError::Malformed("`replication` is a truth value, or \"database\""))?;
+    let is_on = truth(value).ok_or_else(|| StartError::Replication(value.to_owned()))?;
     Ok(is_on.then_some("true"))
 }
 
