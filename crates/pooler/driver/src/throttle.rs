@@ -30,7 +30,7 @@ const MAX_TURN_TIME: Duration = Duration::from_secs(2);
 const FAILURE_WINDOW: Duration = Duration::from_secs(60);
 /// Clients that may be logging in at a time, in each lane, from an address with too many failures.
 const MAX_LOGINS_PER_LANE: usize = 16;
-/// Users of one address that are known to have failed. A further one stays in the lane of those that have not.
+/// Users of one address that are known to have failed. A further one stays in the lane of the others.
 const MAX_SUSPECTS: usize = 64;
 /// Addresses that are counted one by one. Further ones are counted in [`ADDRESS_GROUPS`] groups, so that a limit holds
 /// for them, too.

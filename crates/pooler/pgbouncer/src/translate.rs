@@ -80,8 +80,8 @@ impl Translation {
         translate_ini(ini, machine)
     }
 
-    /// The same translation, which keeps such a setting until the next one is set: only together may they make sense, as
-    /// a certificate and its key do.
+    /// The same translation, which keeps such a setting until the next one is set: only together may they make sense,
+    /// as a certificate and its key do.
     #[must_use]
     pub fn keeping(&self, key: &str, value: &str) -> Self {
         let Self { toml, notes, origins, ini, kept } = self;

@@ -1,6 +1,6 @@
 //! Logs, on standard error and where the configuration says: one line per event, as text or JSON. A thread of their own
-//! writes them; if it cannot keep up, lines are dropped and counted, and no worker waits. Only a file that is all there
-//! is in PgBouncer's place is written to at once. Values that clients choose, such as a user's name, can neither begin a
+//! writes them; if it cannot keep up, lines are dropped and counted, and no worker waits. Only in PgBouncer's place, a
+//! file without another sink is written to at once. Values that clients choose, such as a user's name, can neither begin a
 //! line nor send control characters to a terminal.
 
 mod pgbouncer;

@@ -540,7 +540,7 @@ impl Crowd {
     }
 }
 
-/// The most clients of all listeners in a schedule; 0: no limit. It is drawn apart, so that the other schedules of a seed
+/// The most clients of all listeners in a schedule; 0: no limit. It is drawn apart, so that the others of a seed
 /// do not depend on it.
 fn max_clients(seed: u64, hard_limit: u32) -> u32 {
     let mut rng = Rng::new(!seed);

@@ -73,7 +73,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// A connection is about to be closed, or has ended. `refused`: the database has refused the login, with this error.
+    /// A connection is about to be closed, or has ended. `refused`: the database has refused the login, with this
+    /// error.
     pub(super) fn log_server_closed(&self, server: &ServerConn<P::Server>, reason: &str, refused: bool) {
         if self.logs_servers_of(&server.pool) {
             let spec = server.pool.spec();

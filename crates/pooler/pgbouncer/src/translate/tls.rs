@@ -1,5 +1,5 @@
-//! Versions and ciphers of TLS. OpenSSL's lists have words for many ciphers, and ciphers that are not spoken here: what is
-//! left of them is written, and what is left out is told.
+//! Versions and ciphers of TLS. OpenSSL's lists have words for many ciphers, and ciphers that are not spoken here: what
+//! is left of them is written, and what is left out is told.
 
 use super::Writer;
 use crate::general::Given;

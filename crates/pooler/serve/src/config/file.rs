@@ -121,9 +121,7 @@ impl Reader<'_> {
         let databases: Vec<_> =
             served.iter().filter_map(|section| self.database(section, (&pool, &limits), &asked, &mut kinds)).collect();
         let (kinds, before_listeners) = (kinds, self.error_count());
-        if !self.is_in_place_of_pgbouncer() {
-            require_database(root);
-        }
+        self.require_database(root);
         let listeners = listeners(root, &kinds);
         let listeners_are_intact = before_listeners == self.error_count();
         if listeners_are_intact {
@@ -346,6 +344,13 @@ impl Reader<'_> {
         self.auth.takes_users_without_password() || self.is_in_place_of_pgbouncer()
     }
 
+    /// A file without databases is a mistake; PgBouncer starts with one, and databases may come with a reload.
+    fn require_database(&self, root: &Section<'_>) {
+        if !root.has("database") && !self.is_in_place_of_pgbouncer() {
+            root.error("", "no [[database]] is configured");
+        }
+    }
+
     fn is_in_place_of_pgbouncer(&self) -> bool {
         self.compatible_with == Compatibility::PgBouncer
     }
@@ -353,12 +358,6 @@ impl Reader<'_> {
     fn note_files(&mut self, section: &Section<'_>, keys: &[&'static str]) {
         let paths = keys.iter().filter_map(|key| section.string(key));
         self.secret_files.extend(paths.map(|path| self.document.resolve(&path)));
-    }
-}
-
-fn require_database(root: &Section<'_>) {
-    if !root.has("database") {
-        root.error("", "no [[database]] is configured");
     }
 }
 

@@ -115,7 +115,8 @@ fn figures_of(totals: &PoolTotals) -> Figures {
         totals.queries,
         totals.received_bytes,
         totals.sent_bytes,
-        micros(totals.hold.sum_ns),
+        // As there, a transaction's time begins when its client asks for a server.
+        micros(totals.hold.sum_ns.saturating_add(waited)),
         micros(totals.query_ns),
         micros(waited),
         // Statements are not counted by database.

@@ -499,26 +499,7 @@ impl<S: CheckedProtocol> Client<S> {
             return connection.check_aside(message, self.number, after_fault);
         }
         if connection.opening {
-            let done = message.kind == Kind::End;
-            let fault = message.kind == Kind::Fault;
-            connection.opening_messages.push(message);
-            if fault && after_fault {
-                return self.end_connection(env, true);
-            }
-            if done {
-                let mut opening_messages = std::mem::take(&mut connection.opening_messages);
-                self.protocol.sort_opening(&mut opening_messages);
-                for message in opening_messages {
-                    let expected = connection.expected.pop_front();
-                    assert_eq!(expected.as_ref(), Some(&message), "client {} gets another welcome", self.number);
-                }
-                connection.check_settings(self.number);
-                connection.opening = false;
-                connection.answers_due -= 1;
-                _ = connection.times.note_answer(false, connection.waiting_since, env.now);
-                connection.waiting_since = env.now;
-            }
-            return;
+            return self.check_welcome(message, after_fault, env);
         }
         let expected = connection.expected.front();
         if expected.is_some_and(|expected| {
@@ -563,6 +544,30 @@ impl<S: CheckedProtocol> Client<S> {
                 }
             }
             self.wake = self.wake.min(env.now + self.rng.exponential(Duration::from_micros(100)));
+        }
+    }
+
+    /// A message before the first request, of which the order does not matter.
+    fn check_welcome(&mut self, message: Message, after_fault: bool, env: &Environment<'_, S::Database>) {
+        let connection = self.connection.as_mut().expect("there is a connection");
+        let done = message.kind == Kind::End;
+        let fault = message.kind == Kind::Fault;
+        connection.opening_messages.push(message);
+        if fault && after_fault {
+            return self.end_connection(env, true);
+        }
+        if done {
+            let mut opening_messages = std::mem::take(&mut connection.opening_messages);
+            self.protocol.sort_opening(&mut opening_messages);
+            for message in opening_messages {
+                let expected = connection.expected.pop_front();
+                assert_eq!(expected.as_ref(), Some(&message), "client {} gets another welcome", self.number);
+            }
+            connection.check_settings(self.number);
+            connection.opening = false;
+            connection.answers_due -= 1;
+            _ = connection.times.note_answer(false, connection.waiting_since, env.now);
+            connection.waiting_since = env.now;
         }
     }
 

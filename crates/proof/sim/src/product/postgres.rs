@@ -199,15 +199,9 @@ pub fn play(seed: u64, bounds: Bounds, raw_bytes: Option<&[u8]>, trace: bool) ->
     let cap = cap + reserve + dedicated.div_ceil(2);
     let user_cap = if additions.caps_users && users > 1 { max_size } else { 0 };
     let state = StatePolicy { reset, max_prepared: rng.pick(&[2, 500]), ..StatePolicy::default() };
-    let setup = Arc::new(Setup {
-        mode,
-        state,
-        config,
-        cap,
-        user_cap,
-        dedicated: additions.dedicated,
-        pool_ids: Arc::default(),
-    });
+    let dedicated_size = additions.dedicated;
+    let pool_ids = Arc::default();
+    let setup = Arc::new(Setup { mode, state, config, cap, user_cap, dedicated: dedicated_size, pool_ids });
     let conditions = random_setup::conditions(&mut rng, bounds);
     let network = Network::new(rng.next(), conditions);
     let rules = additions.rules(random_setup::rules(&mut rng));
@@ -239,13 +233,16 @@ pub fn play(seed: u64, bounds: Bounds, raw_bytes: Option<&[u8]>, trace: bool) ->
         rng,
         trace,
     );
-    simulation.play(|database| {
-        let held = |connection| {
-            let mut left = database.leftovers(connection);
-            left.extend(database.in_transaction(connection).then(|| "a transaction".to_owned()));
-            left.extend(database.is_for_replication(connection).then(|| "a dedicated server".to_owned()));
-            left
-        };
-        database.open_connections().into_iter().flat_map(held).collect()
-    })
+    simulation.play(leftovers)
+}
+
+/// What clients have left behind at the database when all have gone.
+fn leftovers(database: &model::Postgres) -> Vec<String> {
+    let held = |connection| {
+        let mut left = database.leftovers(connection);
+        left.extend(database.in_transaction(connection).then(|| "a transaction".to_owned()));
+        left.extend(database.is_for_replication(connection).then(|| "a dedicated server".to_owned()));
+        left
+    };
+    database.open_connections().into_iter().flat_map(held).collect()
 }

@@ -1,4 +1,4 @@
-//! What some schedules have in addition: a reserve, dedicated servers, time-outs, limits of users, an operator's orders,
+//! What some schedules have in addition: a reserve, dedicated servers, time-outs, limits of users, orders of operators,
 //! a drain over time. They are drawn apart, so that the other schedules of a seed do not depend on them.
 
 use std::time::Duration;
