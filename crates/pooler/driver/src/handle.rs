@@ -69,8 +69,8 @@ impl Handle {
         all
     }
 
-    /// Has [`Self::snapshot`] count all requests up to now, which it may do half a second late. Waits for the workers for
-    /// up to 200 ms each.
+    /// Has [`Self::snapshot`] count all requests up to now, which it may do half a second late. Waits for each worker
+    /// for up to 200 ms.
     pub fn publish_traffic(&self) {
         self.ask_all(|reply| Command::PublishTraffic { reply });
     }

@@ -1,7 +1,7 @@
 //! Logs, on standard error and where the configuration says: one line per event, as text or JSON. A thread of their own
 //! writes them; if it cannot keep up, lines are dropped and counted, and no worker waits. Only in PgBouncer's place, a
-//! file without another sink is written to at once. Values that clients choose, such as a user's name, can neither begin a
-//! line nor send control characters to a terminal.
+//! file without another sink is written to at once. Values that clients choose, such as a user's name, can neither
+//! begin a line nor send control characters to a terminal.
 
 mod pgbouncer;
 mod sinks;

@@ -532,12 +532,8 @@ impl<S: CheckedProtocol> Client<S> {
                 connection.answers_due.checked_sub(1).expect("no answer comes that was not asked for");
             connection.waiting_since = env.now;
             if connection.answers_due == 0 && !connection.cancelled {
-                assert!(
-                    connection.expected.is_empty(),
-                    "{} is owed {:?}",
-                    connection.describe(self.number),
-                    connection.expected
-                );
+                let owed = &connection.expected;
+                assert!(owed.is_empty(), "{} is owed {owed:?}", connection.describe(self.number));
                 self.protocol.check(env.product_database, &self.reference);
                 if !after_fault {
                     self.protocol.check_without_fault(env.product_database, &self.reference);
@@ -550,8 +546,7 @@ impl<S: CheckedProtocol> Client<S> {
     /// A message before the first request, of which the order does not matter.
     fn check_welcome(&mut self, message: Message, after_fault: bool, env: &Environment<'_, S::Database>) {
         let connection = self.connection.as_mut().expect("there is a connection");
-        let done = message.kind == Kind::End;
-        let fault = message.kind == Kind::Fault;
+        let (done, fault) = (message.kind == Kind::End, message.kind == Kind::Fault);
         connection.opening_messages.push(message);
         if fault && after_fault {
             return self.end_connection(env, true);
