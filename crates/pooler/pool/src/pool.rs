@@ -281,6 +281,9 @@ impl Pool {
     /// A client at `home` needs a server with these properties.
     pub fn check_out_for(&mut self, waiter: WaiterId, home: Home, need: Need, now: Time) -> CheckOut {
         let now = self.tick(now);
+        if core::mem::take(&mut self.sharing.yields_minimum) {
+            self.settle(now);
+        }
         let lasting = need == Need::Lasting;
         let deferred = lasting && !self.admits_lasting();
         match self.mode {

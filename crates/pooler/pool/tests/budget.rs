@@ -1,6 +1,6 @@
 //! Random schedules against the budget: never above a cap, and fair in the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use pool::{Budget, BudgetAction, CapId, Claim, MemberId, Permit};
 use proptest::prelude::*;
@@ -11,8 +11,8 @@ struct Member {
     caps: Vec<usize>,
     used: u32,
     pending: u32,
-    /// Reclaims it has been reclaims of and not answered.
-    reclaims: u32,
+    /// What it has been asked for and has not answered.
+    reclaims: VecDeque<Claim>,
 }
 
 struct World {
@@ -69,10 +69,10 @@ impl World {
                     let member = self.members.get_mut(&id).expect("present");
                     member.pending = member.pending.checked_sub(1).expect("a request");
                 }
-                BudgetAction::Reclaim(id, _) => {
+                BudgetAction::Reclaim(id, claim) => {
                     let member = self.members.get_mut(&id).expect("present");
-                    member.reclaims += 1;
-                    assert!(member.reclaims <= member.used, "asked for more than it has");
+                    member.reclaims.push_back(claim);
+                    assert!(member.reclaims.len() <= member.used as usize, "asked for more than it has");
                 }
             }
         }
@@ -98,7 +98,7 @@ impl World {
         let member = self.members.get_mut(&id).expect("present");
         if member.used > 0 {
             member.used -= 1;
-            member.reclaims = member.reclaims.saturating_sub(1);
+            member.reclaims.pop_front();
             self.budget.release(id);
             self.obey();
         }
@@ -117,9 +117,7 @@ impl World {
             }
             11 => {
                 let member = self.members.get_mut(&id).expect("present");
-                if member.reclaims > 0 {
-                    member.reclaims -= 1;
-                    let claim = [Claim::Spare, Claim::LongIdle, Claim::Kept][usize::from(m % 3)];
+                if let Some(claim) = member.reclaims.pop_front() {
                     self.budget.reclaim_failed(id, claim);
                     self.obey();
                 }
@@ -164,7 +162,7 @@ impl World {
                 }
             }
             for id in &ids {
-                some |= self.members[id].reclaims > 0;
+                some |= !self.members[id].reclaims.is_empty();
                 self.answer(*id, 2);
             }
             if !some {
@@ -177,14 +175,10 @@ impl World {
     /// Answers one reclaim, with a release if the member has at least this number.
     fn answer(&mut self, id: MemberId, least: u32) {
         let member = self.members.get_mut(&id).expect("present");
-        if member.reclaims == 0 {
-            return;
-        }
-        if member.used >= least {
+        if !member.reclaims.is_empty() && member.used >= least {
             self.release(id);
-        } else {
-            member.reclaims -= 1;
-            self.budget.reclaim_failed(id, Claim::Spare);
+        } else if let Some(claim) = member.reclaims.pop_front() {
+            self.budget.reclaim_failed(id, claim);
             self.obey();
         }
     }

@@ -47,6 +47,8 @@ struct World {
     refused: u64,
     /// The budget has asked for a server and got none.
     in_vain: bool,
+    /// The budget has got a server, and no client has come since.
+    has_yielded: bool,
     /// Since when the queue has not been empty, if it is not.
     queued: Time,
     punctual: bool,
@@ -68,6 +70,7 @@ impl World {
             left: 0,
             refused: 0,
             in_vain: false,
+            has_yielded: false,
             queued: Time(0),
             punctual: true,
         }
@@ -243,6 +246,7 @@ impl World {
     }
 
     fn check_out(&mut self, home: Home) {
+        self.has_yielded = false;
         self.waiters += 1;
         let id = WaiterId(self.waiters);
         match self.pool.check_out(id, home, self.now) {
@@ -367,7 +371,9 @@ impl World {
             }
             _ if m % 2 == 0 => {
                 let claim = if m % 4 == 0 { Claim::Spare } else { Claim::Kept };
-                self.in_vain |= !self.pool.reclaim(claim, self.now);
+                let given = self.pool.reclaim(claim, self.now);
+                self.in_vain |= !given;
+                self.has_yielded |= given;
                 self.obey();
             }
             _ => self.reclaim_long_idle(),
@@ -417,7 +423,7 @@ impl World {
             }
             self.compare();
             let busy = self.count(|is| !matches!(is, Is::Idle(_)));
-            let missing = self.servers.len() < self.config.min_size as usize;
+            let missing = !self.has_yielded && self.servers.len() < self.config.min_size as usize;
             if self.queue.is_empty() && busy == 0 && !missing {
                 return;
             }

@@ -68,8 +68,10 @@ impl Budget {
     fn reclaim_excess(&mut self) {
         for cap in 0..self.caps.len() {
             while self.caps[cap].spare < 0 {
-                let Some(richest) = self.richest(&[cap], 0, None) else { break };
-                self.order_reclaim(richest, Claim::Spare);
+                let spare = self.richest(&[cap], 0, None).map(|richest| (richest, Claim::Spare));
+                let kept = || self.richest_in(Claim::Kept, &[cap]).map(|richest| (richest, Claim::Kept));
+                let Some((member, claim)) = spare.or_else(kept) else { break };
+                self.order_reclaim(member, claim);
             }
         }
     }
@@ -121,8 +123,8 @@ impl Budget {
         if !lacks_spare && self.richest(&[cap], unmet.min_held, Some(unmet.member)).is_some() {
             return true;
         }
-        // A starved member may itself be the one that could give.
-        self.caps[cap].lacks[Claim::Spare as usize] |= !unmet.starved;
+        // A starved member that has permits may itself be the one that could give.
+        self.caps[cap].lacks[Claim::Spare as usize] |= !unmet.starved || unmet.destitute;
         let Some(claim) = unmet.claim().filter(|claim| !over && !self.caps[cap].lacks[*claim as usize]) else {
             return false;
         };

@@ -397,3 +397,17 @@ fn a_starved_member_with_permits_gets_none_that_are_kept() {
     assert_eq!(actions(&mut budget), [BudgetAction::Grant(some)]);
     assert_eq!(budget.member_usage(keeps), (1, 0));
 }
+
+#[test]
+fn a_lower_cap_gets_back_what_is_only_kept() {
+    let (mut budget, cap, [a, b]) = capped(2);
+    grant(&mut budget, &[a, b]);
+    budget.set_limit(cap, 1);
+    for member in [a, b] {
+        assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(member, Claim::Spare)]);
+        budget.reclaim_failed(member, Claim::Spare);
+    }
+    assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a, Claim::Kept)]);
+    budget.release(a);
+    assert_eq!((actions(&mut budget), budget.usage(cap)), (vec![], (1, 1)));
+}

@@ -21,6 +21,8 @@ const TURN_FRACTION: u64 = 16;
 pub(super) struct Sharing {
     /// What the budget has asked for in vain. It is told when there is such a server.
     sought: Option<Claim>,
+    /// A server within `min_size` was given up, and no client has come since: nothing is made for `min_size` now.
+    pub(super) yields_minimum: bool,
     /// When a client last got a server.
     pub(super) last_grant: Time,
     /// Since when there has always been a waiter.
@@ -37,6 +39,7 @@ impl Sharing {
     pub(super) fn new(now: Time) -> Self {
         Self {
             sought: None,
+            yields_minimum: false,
             last_grant: now,
             queued_since: now,
             starvation_reported_at: now,
@@ -59,6 +62,8 @@ impl Pool {
             self.sharing.sought = self.sharing.sought.max(Some(claim));
             return false;
         };
+        // What another pool lacks is not asked back before a client comes.
+        self.sharing.yields_minimum |= self.slots.established() <= self.config.min_size;
         self.order_close(server, Closed::Reclaimed, now);
         self.settle(now);
         true

@@ -80,7 +80,8 @@ impl Pool {
         if self.mode != Mode::Ready || self.backoff.is_pausing() {
             return 0;
         }
-        let applies = !self.config.min_size_once_connected || self.has_connected;
+        let is_wanted = !self.config.min_size_once_connected || self.has_connected;
+        let applies = is_wanted && !self.sharing.yields_minimum;
         let min_size = if applies { self.config.min_size } else { 0 };
         let missing = min_size.saturating_sub(self.slots.live()).max(u32::from(self.needs_server_for_reset()));
         let needing_fresh = self.needing_fresh.len();

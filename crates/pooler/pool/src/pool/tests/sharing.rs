@@ -296,4 +296,8 @@ fn a_server_within_min_size_is_given_up_while_idle_if_another_pool_has_none() {
     assert!(!bench.reclaim(2 * TURN), "for others it is kept");
     assert!(bench.give_up(Claim::Kept, 2 * TURN));
     assert_eq!(bench.closes(), [(server, Closed::Reclaimed)]);
+    bench.timeout(20 * TURN);
+    assert!(bench.connects.is_empty(), "the other pool would have to give it back");
+    bench.queue(A, 20 * TURN);
+    assert_eq!(bench.connects.len(), 1);
 }
