@@ -42,7 +42,7 @@ pub(crate) enum Message<P: Protocol, R: Reactor> {
     /// A host name was resolved for one of this worker's dials.
     Resolved { lookup: DialLookup, result: Result<Vec<SocketAddr>, String>, took: Duration },
     /// Cancel what a client of this worker is doing.
-    Cancel { asker: Asker, target: ClientTag, secret: u64 },
+    Cancel { asker: Asker, target: CancelTarget },
     /// What a client of this worker asked to cancel has been dealt with.
     CancelDone(Asker),
     /// A post from a session of another worker.
@@ -121,6 +121,16 @@ pub(crate) struct ClientKey {
     pub(crate) slot: u32,
     /// Tells the client from others that had the same slot.
     pub(crate) serial: u32,
+}
+
+/// Whose request is to be cancelled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CancelTarget {
+    /// Of its slot only the lowest bits are known.
+    pub(crate) client: ClientTag,
+    pub(crate) slot_bits: u32,
+    /// Proof of the right to cancel.
+    pub(crate) secret: u64,
 }
 
 /// A client that has asked something of others: to cancel what one does, or to be told of all.

@@ -363,7 +363,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 self.work.push_back(Work::LeaseFailed { pool, waiter, reason, waited });
             }
             Message::Resolved { lookup, result, took } => self.on_resolved(lookup, result, took),
-            Message::Cancel { asker, target, secret } => self.on_cancel(asker, target, secret),
+            Message::Cancel { asker, target } => self.on_cancel(asker, target),
             Message::CancelDone(asker) => self.on_cancel_done(asker),
             Message::Post(post) => self.on_post(post),
             Message::Survey(survey) => self.survey(survey),

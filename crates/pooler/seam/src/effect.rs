@@ -230,9 +230,10 @@ pub enum Effect {
     /// unless its session has closed it before.
     Cancel {
         asker: ClientTag,
-        /// The client whose request is to be cancelled. Only the lowest [`CANCEL_SLOT_BITS`](crate::CANCEL_SLOT_BITS)
-        /// of the slot count: the driver offers the secret to every client of that worker whose slot ends in them.
+        /// The client whose request is to be cancelled. Only the lowest `slot_bits` of the slot count: the driver
+        /// offers the secret to every client of that worker whose slot ends in them.
         target: ClientTag,
+        slot_bits: u32,
         /// Proof of the right to cancel, which the target's session compares.
         secret: u64,
     },

@@ -15,9 +15,6 @@ pub struct ServerTag(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct PoolId(pub u32);
 
-/// The lowest bits of a client's slot, by which a cancel key names it.
-pub const CANCEL_SLOT_BITS: u32 = 7;
-
 /// Bits of a tag that name the worker (up to 256 workers of 16 million slots).
 pub const WORKER_BITS: u32 = 8;
 const SLOT_BITS: u32 = u32::BITS - WORKER_BITS;

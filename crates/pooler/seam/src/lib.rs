@@ -19,7 +19,7 @@ mod tenant;
 mod tls;
 
 pub use effect::{Blame, Bytes, CloseReason, Effect, LeaseKind, Outbox, Peer, Standing, Verdict};
-pub use ids::{CANCEL_SLOT_BITS, ClientTag, PoolId, ServerTag, WORKER_BITS};
+pub use ids::{ClientTag, PoolId, ServerTag, WORKER_BITS};
 pub use session::{
     ClientRules, Input, LeaseFailure, Origin, Outage, Protocol, Refusal, SessionDescription, Sessions, SurveyedClient,
 };

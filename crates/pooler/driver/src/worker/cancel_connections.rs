@@ -10,7 +10,7 @@
 use std::{io, rc::Rc};
 
 use pool::{ServerId, Time};
-use seam::{CANCEL_SLOT_BITS, ClientTag, CloseReason, PoolId, Protocol, Verdict};
+use seam::{ClientTag, CloseReason, PoolId, Protocol, Verdict};
 
 use super::{
     Worker,
@@ -22,13 +22,10 @@ use super::{
 };
 use crate::{
     config::Address,
-    mailbox::{Asker, Message},
+    mailbox::{Asker, CancelTarget, Message},
     reactor::{ConnId, Data, Owner, Reactor, Submitted},
     tls::Channel,
 };
-
-/// The distance between slots that a cancel request cannot distinguish.
-const SLOT_STEP: usize = 1 << CANCEL_SLOT_BITS;
 
 /// A connection beside a server's own, for a cancel request.
 pub(super) struct CancelConnection {
@@ -62,19 +59,22 @@ enum Freed {
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A session passes on a request of its client.
-    pub(super) fn pass_on_cancel(&mut self, asker: ClientTag, target: ClientTag, secret: u64) {
+    pub(super) fn pass_on_cancel(&mut self, asker: ClientTag, target: CancelTarget) {
         let Some(client) = self.clients.get(asker.slot()) else { return };
         let asker = Asker { tag: asker, serial: client.serial };
-        match self.shared.mailboxes.get(usize::from(target.worker())) {
-            Some(mailbox) => mailbox.send(Message::Cancel { asker, target, secret }),
+        match self.shared.mailboxes.get(usize::from(target.client.worker())) {
+            Some(mailbox) => mailbox.send(Message::Cancel { asker, target }),
             None => self.notify_asker(asker),
         }
     }
 
     /// A request for a client of this worker, of which the lowest bits of the slot are known.
-    pub(super) fn on_cancel(&mut self, asker: Asker, target: ClientTag, secret: u64) {
+    pub(super) fn on_cancel(&mut self, asker: Asker, target: CancelTarget) {
         self.asker = Some(asker);
-        let slots = (target.slot() % SLOT_STEP..self.clients.capacity()).step_by(SLOT_STEP);
+        let CancelTarget { client, slot_bits, secret } = target;
+        // The distance between slots that the request cannot tell apart.
+        let step = 1 << slot_bits;
+        let slots = (client.slot() % step..self.clients.capacity()).step_by(step);
         for slot in slots {
             let tag = self.client_tag(slot);
             let Some(client) = self.clients.get_mut(slot).filter(|client| !client.life.is_closing()) else { continue };

@@ -6,7 +6,10 @@ use seam::{Blame, Bytes, CloseReason, Effect, LeaseKind, Outbox, Peer, Protocol}
 use super::{
     ClientWork, Worker, calls::Source, lease::Lease, posts::LastPost, servers::Link, tenant_queue::drop_later_effects,
 };
-use crate::reactor::{Data, Reactor, Submitted};
+use crate::{
+    mailbox::CancelTarget,
+    reactor::{Data, Reactor, Submitted},
+};
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// An empty outbox; `execute` takes it back.
@@ -175,7 +178,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 self.on_login_request(client.slot(), std::mem::take(login))
             }
             Effect::AuthFailed { client } => self.on_auth_failed(client.slot()),
-            Effect::Cancel { asker, target, secret } => self.pass_on_cancel(asker, target, secret),
+            Effect::Cancel { asker, target, slot_bits, secret } => {
+                self.pass_on_cancel(asker, CancelTarget { client: target, slot_bits, secret })
+            }
             Effect::SideConnection { server, ref bytes, ref mut upgrade } => {
                 let upgrade = upgrade.take().map(|upgrade| (inserted[upgrade.ask].to_vec(), upgrade.agreed));
                 self.open_cancel(server.slot(), &inserted[bytes.clone()], upgrade);

@@ -13,10 +13,11 @@ use crate::{
 impl Postgres {
     /// Passes a cancel request on to the client that it names. The connection that sent it is closed after that.
     pub(super) fn pass_on_cancel(&self, me: ClientTag, client: &mut Client, pid: u32, secret: u64, out: &mut Outbox) {
-        match (cancel_key::node(pid), cancel_key::target(pid)) {
+        match (cancel_key::node(self.node, pid), cancel_key::target(self.node, pid)) {
             (Some(node), Some(target)) if node == self.node => {
                 client.phase = Phase::Closed;
-                out.push(Effect::Cancel { asker: me, target, secret: cancel_key::original(secret) });
+                let (slot_bits, secret) = (cancel_key::slot_bits(self.node), cancel_key::original(secret));
+                out.push(Effect::Cancel { asker: me, target, slot_bits, secret });
             }
             (Some(node), _) if node != self.node => self.hand_on_cancel(me, client, (node, pid, secret), out),
             _ => client.close(me, CloseReason::Done, out),

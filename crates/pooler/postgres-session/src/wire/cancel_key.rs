@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! process id:  0 | end of the client's slot, 7 bits | node, 14 bits, its lower byte first | worker + 1, 8 bits
+//!              without a node, 14 more bits of the slot are in its place
 //! secret:      30 random bits | hops, 2 bits
 //! long secret: 1 | 29 random bits | hops, 2 bits | 32 random bits: no short one is the number of a long one
 //! ```
@@ -11,34 +12,47 @@
 //! The node tells several processes behind one address apart; a request that reaches another node is handed on at most
 //! as often as the hops say. Node and hops stand where PgBouncer (since 1.21) has them, so that each can hand on the
 //! other's requests. The topmost bit stays clear and the number is never zero, because clients take it for a process
-//! id. A worker has several clients whose slots end alike: the secret is offered to each of them.
+//! id. A worker may have several clients whose slots end alike: the secret is offered to each of them. So a process without
+//! peers, whose node is 0, names more of the slot.
 
-use seam::{CANCEL_SLOT_BITS, ClientTag};
+use seam::ClientTag;
 
 use crate::wire::message::PROTOCOL_3_2;
 
-pub const MAX_NODE: u16 = (1 << 14) - 1;
+pub const MAX_NODE: u16 = (1 << NODE_BITS) - 1;
+
+const NODE_BITS: u32 = 14;
+/// The bits of the slot in the first byte.
+const FIRST_SLOT_BITS: u32 = 7;
+
+/// The lowest bits of a client's slot that the keys of this node have.
+pub(crate) fn slot_bits(own: u16) -> u32 {
+    if own == 0 { FIRST_SLOT_BITS + NODE_BITS } else { FIRST_SLOT_BITS }
+}
 
 /// The number that a client is told as its process id.
 pub(crate) fn process_id(node: u16, client: ClientTag) -> u32 {
     assert!(node <= MAX_NODE && client.worker() < u8::MAX, "node and worker fit a key");
-    let slot = client.slot() & ((1 << CANCEL_SLOT_BITS) - 1);
-    let [low, high] = node.to_le_bytes();
-    u32::from_be_bytes([slot as u8, low, high, client.worker() + 1])
+    let slot = client.slot() & ((1 << slot_bits(node)) - 1);
+    let first = slot & ((1 << FIRST_SLOT_BITS) - 1);
+    // Of a node there is nothing of the slot left here.
+    let [low, high] = (node | (slot >> FIRST_SLOT_BITS) as u16).to_le_bytes();
+    u32::from_be_bytes([first as u8, low, high, client.worker() + 1])
 }
 
-/// The node of a process id; `None` for an id that no node gives out.
-pub(crate) fn node(process_id: u32) -> Option<u16> {
+/// The node of a process id, as node `own` reads it; `None` for an id that no node gives out. Node 0 has no others.
+pub(crate) fn node(own: u16, process_id: u32) -> Option<u16> {
     let [first, low, high, _] = process_id.to_be_bytes();
-    let node = u16::from_le_bytes([low, high]);
-    (first >> CANCEL_SLOT_BITS == 0 && node <= MAX_NODE).then_some(node)
+    let field = u16::from_le_bytes([low, high]);
+    (first >> FIRST_SLOT_BITS == 0 && field <= MAX_NODE).then_some(if own == 0 { 0 } else { field })
 }
 
-/// The client of a process id of this node, whose slot is known by its lowest bits. `None` for an id that was never
-/// given out.
-pub(crate) fn target(process_id: u32) -> Option<ClientTag> {
-    let [slot, _, _, worker] = process_id.to_be_bytes();
-    Some(ClientTag::new(worker.checked_sub(1)?, slot.into()))
+/// The client of a process id of this node, whose slot is known by its [lowest bits](slot_bits). `None` for an id that
+/// was never given out.
+pub(crate) fn target(own: u16, process_id: u32) -> Option<ClientTag> {
+    let [first, low, high, worker] = process_id.to_be_bytes();
+    let more = if own == 0 { usize::from(u16::from_le_bytes([low, high])) << FIRST_SLOT_BITS } else { 0 };
+    Some(ClientTag::new(worker.checked_sub(1)?, usize::from(first) | more))
 }
 
 /// The topmost bit of a long secret.
@@ -120,28 +134,30 @@ mod tests {
 
     #[test]
     fn a_key_gives_back_node_worker_and_slot() {
-        for (own, worker, slot) in [(0, 0, 0), (MAX_NODE, 254, 127), (5, 7, 9)] {
+        for (own, worker, slot) in [(0, 0, 0), (0, 254, (1 << 21) - 1), (MAX_NODE, 254, 127), (5, 7, 9)] {
             let client = ClientTag::new(worker, slot);
             let id = process_id(own, client);
-            assert_eq!((node(id), target(id)), (Some(own), Some(client)));
+            assert_eq!((node(own, id), target(own, id)), (Some(own), Some(client)));
             assert!(id != 0 && id >> 31 == 0, "it looks like a process id");
         }
     }
 
     #[test]
     fn a_node_stands_where_pgbouncer_has_it() {
-        assert_eq!(node(0x5F34_129C), Some(0x1234), "a key of PgBouncer 1.26 with peer_id 4660");
+        assert_eq!(node(1, 0x5F34_129C), Some(0x1234), "a key of PgBouncer 1.26 with peer_id 4660");
     }
 
     #[test]
     fn a_high_slot_is_known_by_its_lowest_bits() {
-        let id = process_id(0, ClientTag::new(3, 128 * 2 + 5));
-        assert_eq!(target(id), Some(ClientTag::new(3, 5)));
+        let id = process_id(1, ClientTag::new(3, 128 * 2 + 5));
+        assert_eq!((target(1, id), slot_bits(1)), (Some(ClientTag::new(3, 5)), 7));
+        let id = process_id(0, ClientTag::new(3, (1 << 21) + 128 * 2 + 5));
+        assert_eq!((target(0, id), slot_bits(0)), (Some(ClientTag::new(3, 128 * 2 + 5)), 21));
     }
 
     #[test]
     fn a_key_that_was_never_given_out_names_no_client() {
-        assert_eq!((target(0), target(9 << 24)), (None, None), "no worker");
-        assert_eq!((node(1 << 31), node(u32::MAX), node(0x0000_4000)), (None, None, None), "no such bits");
+        assert_eq!((target(1, 0), target(1, 9 << 24)), (None, None), "no worker");
+        assert_eq!([1 << 31, u32::MAX, 0x0000_4000].map(|id| node(1, id)), [None; 3], "no such bits");
     }
 }

@@ -60,8 +60,8 @@ fn tls_is_begun_once() {
 fn where_tls_is_required_a_cancel_request_may_come_in_the_clear() {
     // Older clients send them in the clear, and they contain no secret but the key.
     let mut client = Caller::new(Encryption::Require, Proof::Trust);
-    client.send(&[0, 0, 0, 16, 4, 210, 22, 46, 0, 1, 0, 1, 0, 0, 0, 2]);
-    let cancels = |effect: &Effect| matches!(effect, Effect::Cancel { target: ClientTag(1), secret: 2, .. });
+    client.send(&[0, 0, 0, 16, 4, 210, 22, 46, 1, 0, 0, 1, 0, 0, 0, 7]);
+    let cancels = |effect: &Effect| matches!(effect, Effect::Cancel { target: ClientTag(1), secret: 7, .. });
     assert!(client.out.effects.iter().any(cancels), "{:?}", client.out.effects);
 }
 
