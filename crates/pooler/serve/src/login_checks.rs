@@ -3,6 +3,8 @@
 //! take outcomes. Knows no rule for logins.
 
 use std::{
+    collections::HashMap,
+    net::IpAddr,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -29,6 +31,8 @@ use crate::{
 const MAX_AT_DIRECTORY_SERVERS: usize = 1000;
 /// Checks of each other kind that may be under way at a time. A client that comes beyond it is told to come again.
 const MAX_ON_THREADS: usize = 10_000;
+/// Checks of one kind that may be under way for clients of one address, so that none of them fills a lane alone.
+const MAX_OF_AN_ADDRESS: usize = 1000;
 
 /// Threads that derive keys at a time. Clients that are connected need the processors, too.
 const DERIVATION_THREADS: usize = 2;
@@ -49,9 +53,22 @@ pub struct LoginChecks {
 
 /// Checks of one kind.
 struct Lane {
-    under_way: Arc<AtomicUsize>,
+    under_way: Arc<Mutex<UnderWay>>,
     most: usize,
     threads: Arc<Semaphore>,
+}
+
+/// The checks that have begun and not ended.
+#[derive(Default)]
+struct UnderWay {
+    total: usize,
+    of_addresses: HashMap<IpAddr, usize>,
+}
+
+/// A place among the checks of a lane, which comes back when the check ends, however it does.
+struct LanePlace {
+    under_way: Arc<Mutex<UnderWay>>,
+    address: Option<IpAddr>,
 }
 
 #[derive(Default)]
@@ -81,7 +98,8 @@ impl LoginChecks {
         verified: &Arc<VerifiedPasswords>,
     ) {
         let (options, verified) = (Arc::clone(options), Arc::clone(verified));
-        self.begin(&self.directory_servers, (check.client, check.serial), async move {
+        let whose = Asker::of(&check);
+        self.begin(&self.directory_servers, whose, async move {
             ldap::check(&options, &check.attempt.user, &password, &verified).await
         });
     }
@@ -89,7 +107,7 @@ impl LoginChecks {
     /// Makes a computation that takes long.
     pub fn compute(&self, check: &LoginCheck, work: impl FnOnce() -> CheckVerdict + Send + 'static) {
         let outcome = on_thread(Arc::clone(&self.derivations.threads), work);
-        self.begin(&self.derivations, (check.client, check.serial), async move {
+        self.begin(&self.derivations, Asker::of(check), async move {
             outcome.await.unwrap_or_else(CheckVerdict::Unavailable)
         });
     }
@@ -97,7 +115,7 @@ impl LoginChecks {
     /// Has the system tell the name of one of its users, which it [knows](system_users::known_name) then for a while.
     pub fn look_up_name(&self, check: &LoginCheck, uid: u32) {
         let outcome = on_thread(Arc::clone(&self.names.threads), move || system_users::look_up_name(uid));
-        self.begin(&self.names, (check.client, check.serial), async move {
+        self.begin(&self.names, Asker::of(check), async move {
             match timeout(NAME_TIMEOUT, outcome).await {
                 Ok(Ok(Ok(()))) => CheckVerdict::Known,
                 Ok(Ok(Err(why)) | Err(why)) => CheckVerdict::Unavailable(why),
@@ -108,7 +126,7 @@ impl LoginChecks {
 
     /// Ends a check for which nothing is to be done.
     pub fn end(&self, check: &LoginCheck, verdict: CheckVerdict) {
-        self.finished.note((check.client, check.serial), verdict);
+        self.finished.note(&Asker::of(check), verdict);
     }
 
     /// Takes the outcomes that there are.
@@ -121,22 +139,16 @@ impl LoginChecks {
         std::mem::take(&mut *outcomes)
     }
 
-    fn begin(
-        &self,
-        lane: &Lane,
-        whose: (ClientTag, u64),
-        verdict: impl Future<Output = CheckVerdict> + Send + 'static,
-    ) {
-        if lane.under_way.fetch_add(1, SeqCst) >= lane.most {
-            lane.under_way.fetch_sub(1, SeqCst);
-            let why = format!("{} logins are being checked already", lane.most);
-            return self.finished.note(whose, CheckVerdict::Unavailable(why));
-        }
-        let (under_way, finished) = (Arc::clone(&lane.under_way), Arc::clone(&self.finished));
+    fn begin(&self, lane: &Lane, whose: Asker, verdict: impl Future<Output = CheckVerdict> + Send + 'static) {
+        let Some(place) = lane.try_enter(whose.address) else {
+            let why = "too many logins are being checked already".to_owned();
+            return self.finished.note(&whose, CheckVerdict::Unavailable(why));
+        };
+        let finished = Arc::clone(&self.finished);
         self.runtime.spawn(async move {
             let verdict = verdict.await;
-            under_way.fetch_sub(1, SeqCst);
-            finished.note(whose, verdict);
+            drop(place);
+            finished.note(&whose, verdict);
         });
     }
 }
@@ -145,10 +157,52 @@ impl Lane {
     fn new(most: usize, threads: usize) -> Self {
         Self { under_way: Arc::default(), most, threads: Arc::new(Semaphore::new(threads)) }
     }
+
+    /// A place for a check that a client of this address needs, if there is one.
+    fn try_enter(&self, address: Option<IpAddr>) -> Option<LanePlace> {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_address = address.and_then(|address| under_way.of_addresses.get(&address)).copied().unwrap_or(0);
+        if under_way.total >= self.most || of_address >= MAX_OF_AN_ADDRESS {
+            return None;
+        }
+        under_way.total += 1;
+        if let Some(address) = address {
+            under_way.of_addresses.insert(address, of_address + 1);
+        }
+        Some(LanePlace { under_way: Arc::clone(&self.under_way), address })
+    }
+}
+
+impl Drop for LanePlace {
+    fn drop(&mut self) {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        under_way.total -= 1;
+        if let Some(address) = self.address
+            && let Some(count) = under_way.of_addresses.get_mut(&address)
+        {
+            *count -= 1;
+            if *count == 0 {
+                under_way.of_addresses.remove(&address);
+            }
+        }
+    }
+}
+
+/// The client that waits for a check.
+struct Asker {
+    client: ClientTag,
+    serial: u64,
+    address: Option<IpAddr>,
+}
+
+impl Asker {
+    fn of(check: &LoginCheck) -> Self {
+        Self { client: check.client, serial: check.serial, address: check.attempt.origin.address }
+    }
 }
 
 impl Finished {
-    fn note(&self, (client, serial): (ClientTag, u64), verdict: CheckVerdict) {
+    fn note(&self, &Asker { client, serial, .. }: &Asker, verdict: CheckVerdict) {
         let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
         outcomes.push(CheckOutcome { client, serial, verdict });
         self.count.store(outcomes.len(), SeqCst);
@@ -176,6 +230,20 @@ async fn on_thread<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_address_takes_all_places_of_a_lane() {
+        let lane = Lane::new(MAX_OF_AN_ADDRESS + 1, 1);
+        let address = |last| Some(IpAddr::from([10, 0, 0, last]));
+        let mut places: Vec<LanePlace> = (0..MAX_OF_AN_ADDRESS).map_while(|_| lane.try_enter(address(1))).collect();
+        assert_eq!(places.len(), MAX_OF_AN_ADDRESS);
+        assert!(lane.try_enter(address(1)).is_none());
+        places.push(lane.try_enter(address(2)).unwrap());
+        assert!(lane.try_enter(None).is_none(), "the lane is full");
+        drop(places);
+        assert!(lane.under_way.lock().unwrap().of_addresses.is_empty());
+        assert!(lane.try_enter(address(1)).is_some());
+    }
 
     #[test]
     fn work_that_hangs_holds_up_what_waits_for_its_place_and_nothing_else() {

@@ -334,7 +334,9 @@ impl ConfigPools {
             return Ok(*id);
         }
         let configured = &self.config.databases[database];
-        let is_operators = configured.is_console && self.config.console.role(key.user()).is_some();
+        // Only the owner's pool has a parameter of its own: see `find_dedicated_route`.
+        let is_owners = matches!(&key, Key::Dedicated { parameters, .. } if !parameters.is_empty());
+        let is_operators = configured.is_console && (is_owners || self.config.console.role(key.user()).is_some());
         let is_covered = configured.name == FALLBACK;
         let made_up = !is_operators && (is_covered || key.is_made_up());
         let most = if made_up { MAX_POOLS - RESERVED_FOR_CONFIGURED } else { MAX_POOLS };

@@ -257,9 +257,9 @@ impl Reloader {
             return Err(Problem::error(note).into());
         }
         let tls = self.tls.renew(&config)?;
-        let log = config.log.clone();
+        self.logs.reopen(&config.log).map_err(Problem::error)?;
         self.put_in_force(config, tls, &[]);
-        self.logs.reopen(&log).map_err(|error| Problem::error(error).into())
+        Ok(())
     }
 
     fn put_in_force(&self, config: Config, tls: Tls, warnings: &[Problem]) -> Reloaded {

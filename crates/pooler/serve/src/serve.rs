@@ -142,7 +142,12 @@ pub fn serve(config: Config, options: &ServeOptions<'_>, new_examiner: NewExamin
     let admin = Admin::new(driver.handle(), control, new_examiner, move || dropped.dropped_lines() as u64, memory);
     let handle = driver.handle();
     let limits = Arc::new(before.limit_shares(driver.handle()));
-    tell_predecessor(before, inherited, &limits, &tuning);
+    let told = {
+        let (limits, tuning) = (Arc::clone(&limits), Arc::clone(&tuning));
+        runtime.spawn_blocking(move || tell_predecessor(before, inherited, &limits, &tuning))
+    };
+    // The runtime checks logins of the clients that are served already.
+    runtime.block_on(told).map_err(io::Error::other).map_err(ServeError::system("cannot take over"))?;
     let giver = SuccessorListener::wait(&config, driver.handle(), Arc::clone(&limits), tuning, copies);
     on_serving();
     let ended = runtime.block_on(watch(signals, &handle, &admin, (admin_socket, console), &giver));

@@ -22,6 +22,8 @@ pub struct Trial {
     /// The database, as clients call it.
     pub database: String,
     pub user: String,
+    /// The user is one of the console's, who need not be a role of the database.
+    pub is_of_console: bool,
     pub hosts: Vec<Address>,
     pub tls: UpstreamTls,
     pub login: ServerLogin,
@@ -68,6 +70,7 @@ fn logins(pools: &ConfigPools, config: &Config, database: &Database) -> Result<V
         Some(Trial {
             database: database.name.clone(),
             user: user.to_owned(),
+            is_of_console: config.console.role(user).is_some(),
             hosts: database.hosts.addresses.clone(),
             tls: database.tls.clone(),
             login: pools.server_login(pool),

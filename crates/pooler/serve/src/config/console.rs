@@ -53,6 +53,9 @@ impl Console {
     }
 }
 
+/// The user id that the kernel shows for users of other namespaces: any of them may be behind it.
+const OVERFLOW_UID: u32 = 65_534;
+
 impl Config {
     /// Whether there is a console.
     pub fn has_console(&self) -> bool {
@@ -62,7 +65,7 @@ impl Config {
     /// Whether a client is the user that runs the process, at a Unix socket, and says so by the console's user name: in
     /// PgBouncer's place it may use the console without a password.
     pub fn owns_console(&self, user: &str, origin: &Origin) -> bool {
-        let is_own = |uid| uid == rustix::process::geteuid().as_raw();
+        let is_own = |uid| uid == rustix::process::geteuid().as_raw() && uid != OVERFLOW_UID;
         self.is_in_place_of_pgbouncer() && user == PGBOUNCER_NAME && origin.uid.is_some_and(is_own)
     }
 

@@ -254,7 +254,8 @@ impl Reader<'_> {
         let kind = url.kind;
         kinds.note(kind);
         let name = database_name(section, given_name, &url)?;
-        if kind == Kind::Postgres && name == FALLBACK && url.database.is_some() {
+        let passes_name_on = name == FALLBACK && !self.is_in_place_of_pgbouncer();
+        if kind == Kind::Postgres && passes_name_on && url.database.is_some() {
             section.error(key, "the database \"*\" passes the client's name on: take the database's name off the url");
         }
         if password.is_some() && url.password.is_some() {

@@ -25,7 +25,15 @@ pub(super) struct Token {
 
 impl Token {
     pub fn wrong(&self, message: impl Into<String>) -> Wrong {
-        Wrong { span: self.span.clone(), message: message.into() }
+        let mut message = message.into();
+        // A line with a slip may have an option with a password where a method or an address belongs.
+        if let Some((name, secret)) = self.text.split_once('=')
+            && name.contains("passw")
+            && !secret.is_empty()
+        {
+            message = message.replace(secret, "*****");
+        }
+        Wrong { span: self.span.clone(), message }
     }
 
     /// Whether it is this word, without quotes.

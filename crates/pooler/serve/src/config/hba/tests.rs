@@ -125,3 +125,11 @@ fn what_is_not_supported_is_refused_with_its_reason() {
         assert!(message.contains(word), "{line}: {message}");
     }
 }
+
+#[test]
+fn no_error_shows_a_password() {
+    for line in ["host all all ldapbindpasswd=hunter2", "host all all 10.0.0.0/8 ldapbindpasswd=hunter2"] {
+        let told = wrong(line);
+        assert!(!told.contains("hunter2"), "{told}");
+    }
+}
