@@ -29,6 +29,7 @@ def outcome(pooler):
 
 
 @pytest.mark.skipif(not is_allowed(), reason="needs the right to mount")
+@pytest.mark.timing
 @pytest.mark.parametrize("remembered", [False, True])
 def test_a_name_that_was_not_found_is_not_asked_for_again_for_failure_ttl(start, cluster, remembered):
     pooler = start.unstarted()

@@ -120,6 +120,12 @@ def test_databases_without_a_user_for_lookups_have_the_listed_ones(serve_ini, cl
         assert works(pooler, database=name) == "app"
 
 
+def test_all_other_names_may_be_one_database(serve_ini, cluster):
+    pooler = serve_ini(databases={"*": host(cluster)})
+    with pooler.connect(database="whatever") as client:
+        assert client.execute("SELECT current_database()").fetchone() == ("bench",)
+
+
 def test_an_error_of_a_rule_names_its_line(serve_ini, kind):
     if kind == "pgbouncer":
         pytest.skip("it leaves the line out")

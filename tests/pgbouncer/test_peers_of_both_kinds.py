@@ -1,12 +1,11 @@
 """Peers: cancel requests find their process, whether it is a PgBouncer or a Poolhouse."""
 
-import time
-
 import psycopg
 import pytest
 
 from support import postgres_wire as w
 from support.ini_pooler import KINDS, PGBOUNCER, IniPooler, run
+from support.waiting import query_under_way
 
 # PgBouncer has peers since 1.19.
 pytestmark = pytest.mark.skipif(not PGBOUNCER.exists(), reason="PgBouncer 1.26 is missing")
@@ -36,13 +35,13 @@ def pair(folder, cluster):
 @pytest.mark.parametrize("at_folder", [False, True], ids=["host", "folder"])
 @pytest.mark.parametrize("second", KINDS)
 @pytest.mark.parametrize("first", KINDS)
-def test_each_hands_on_the_requests_of_the_other(pair, first, second, at_folder):
+def test_each_hands_on_the_requests_of_the_other(pair, cluster, first, second, at_folder):
     made = pair([first, second], at_folder)
     for owner, other in (made, made[::-1]):
         with owner.wire() as client:
             for _ in range(5):
                 client.send(w.query("SELECT pg_sleep(30)"))
-                time.sleep(0.1)
+                query_under_way(cluster, "pg_sleep(30)")
                 with other.open() as canceller:
                     canceller.send(w.request(w.CANCEL_REQUEST, client.key))
                     assert canceller.closed_within(5)

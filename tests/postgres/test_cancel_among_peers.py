@@ -11,7 +11,7 @@ import pytest
 from support import postgres_wire as w
 from support.pooler import BINARY
 from support.postgres_cluster import PASSWORDS, free_port
-from support.waiting import eventually
+from support.waiting import eventually, query_under_way
 
 pytestmark = pytest.mark.poolhouse_only
 
@@ -59,13 +59,13 @@ def for_node(key, number):
 @pytest.mark.parametrize("version", [w.PROTOCOL_3_0, w.PROTOCOL_3_2])
 @pytest.mark.parametrize("place", [address, lambda pooler: f"{pooler.directory}/s", lambda pooler: f"@{pooler.directory}"],
                          ids=["tcp", "unix", "abstract"])
-def test_a_request_that_comes_to_the_wrong_process_is_handed_on(group, place, version):
+def test_a_request_that_comes_to_the_wrong_process_is_handed_on(group, place, version, cluster):
     one, two = group(place=place)
     with two.open() as client:
         client.login("app", PASSWORDS["app"], version=version)
         for _ in range(3):
             client.send(w.query("SELECT pg_sleep(30)"))
-            time.sleep(0.1)
+            query_under_way(cluster, "pg_sleep(30)")
             assert cancel(one, client.key) < 3
             assert outcome(client) == "57014"
             # The request has been dealt with, so this query is not hit.
@@ -128,7 +128,7 @@ def test_a_silent_peer_takes_as_many_requests_at_a_time_as_configured(start):
 
         threading.Thread(target=accept, daemon=True).start()
         peers = [{"node_id": 2, "address": f"127.0.0.1:{silent.getsockname()[1]}", "max_size": 2}]
-        pooler = start(node_id=1, peers=peers, cancel_wait_time="2s", console={"name": "pgbouncer", "admins": ["app"]})
+        pooler = start(node_id=1, peers=peers, cancel_wait_time="6s", console={"name": "pgbouncer", "admins": ["app"]})
         with pooler.wire() as client, pooler.connect(database="pgbouncer") as console:
             key = for_node(client.key, 2)
             asking = [threading.Thread(target=cancel, args=[pooler, key]) for _ in range(5)]
@@ -171,13 +171,13 @@ def settings(pooler, number, peers):
     return {"node_id": number, "peers": peers, "reuse_port": True, "listen": listen}
 
 
-def test_processes_that_share_a_port_find_each_others_queries(start):
+def test_processes_that_share_a_port_find_each_others_queries(start, cluster):
     made, _ = shared(start, 3)
     seen = set()
     for _ in range(30):
         with made[0].wire() as client:
             client.send(w.query("SELECT pg_sleep(30)"))
-            time.sleep(0.03)
+            query_under_way(cluster, "pg_sleep(30)")
             assert cancel(made[0], client.key) < 5
             assert outcome(client) == "57014"
             seen.add(client.key[1])
@@ -185,7 +185,7 @@ def test_processes_that_share_a_port_find_each_others_queries(start):
     assert sum(delivered(pooler) for pooler in made) > 5 and not any(delivered(pooler, "failed") for pooler in made)
 
 
-def test_a_process_that_takes_over_among_several_takes_the_place_of_its_own_number(start):
+def test_a_process_that_takes_over_among_several_takes_the_place_of_its_own_number(start, cluster):
     made, peers = shared(start, 2)
     for number, pooler in enumerate(made, 1):
         old, before = pooler.process, pooler.process.pid
@@ -197,7 +197,7 @@ def test_a_process_that_takes_over_among_several_takes_the_place_of_its_own_numb
         with w.Wire(f"{pooler.directory}/own").login("app", PASSWORDS["app"]) as client:
             assert client.key[1] == number
             client.send(w.query("SELECT pg_sleep(30)"))
-            time.sleep(0.1)
+            query_under_way(cluster, "pg_sleep(30)")
             with w.Wire(f"{made[2 - number].directory}/own") as other:
                 other.send(w.request(w.CANCEL_REQUEST, client.key))
                 assert other.closed_within(5)

@@ -75,9 +75,13 @@ impl Translation {
     /// As [`translate`].
     pub fn with_setting(&self, key: &str, value: &str, machine: &Machine<'_>) -> Result<Self, Problems> {
         let mut ini = self.ini.clone();
-        self.kept.iter().for_each(|(key, value)| ini.set(key, value));
+        let is_of_tls = key.contains("_tls_");
+        if is_of_tls {
+            self.kept.iter().for_each(|(key, value)| ini.set(key, value));
+        }
         ini.set(key, value);
-        translate_ini(ini, machine)
+        let made = translate_ini(ini, machine)?;
+        Ok(if is_of_tls { made } else { Self { kept: self.kept.clone(), ..made } })
     }
 
     /// The same translation, which keeps such a setting until the next one is set: only together may they make sense,
@@ -151,7 +155,8 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn file(&mut self) {
-        let path = self.ini.files[0].path.display();
+        let path = self.ini.files[0].path.display().to_string();
+        let path = path.escape_debug();
         self.toml.head(&format!("Translated from {path} for Poolhouse {}.", env!("CARGO_PKG_VERSION")));
         self.process();
         self.limits();

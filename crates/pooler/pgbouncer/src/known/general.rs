@@ -14,6 +14,8 @@ pub const DEFAULT_AUTH_QUERY: &str = "SELECT rolname, CASE WHEN rolvaliduntil < 
     FROM pg_authid WHERE rolname=$1 AND rolcanlogin";
 
 const NO_DHE: &str = "TLS comes from rustls, which exchanges keys by elliptic curves only: take the line away";
+pub const MINIMUM_STAYS: &str =
+    "the servers stay while no client is connected, too, until a pool without any needs one of them";
 const CIPHER_WORDS: &str =
     "names of ciphers are taken, and words for many of them, such as HIGH, are left out: all that are spoken here hold";
 
@@ -29,7 +31,7 @@ pub const GENERAL: &[Known] = &[
     Known::new("pool_mode", "session", Word(MODES), &[("pool", "mode")], Fate::Same),
     Known::new("max_client_conn", "100", Number, &[("limits", "max_clients")], Fate::Same),
     Known::new("default_pool_size", "20", Number, &[("pool", "max_size")], Fate::Same),
-    Known::new("min_pool_size", "0", Number, &[("pool", "min_size")], Fate::Same),
+    Known::new("min_pool_size", "0", Number, &[("pool", "min_size")], Fate::Different(MINIMUM_STAYS)),
     Known::new("reserve_pool_size", "0", Number, &[("pool", "reserve_size")], Fate::Same),
     Known::new("reserve_pool_timeout", "5.0", Time, &[("pool", "reserve_wait_time")], Fate::Same),
     Known::new("max_db_connections", "0", Number, &[("limits", "max_database_connections")], Fate::Same),
@@ -58,7 +60,13 @@ pub const GENERAL: &[Known] = &[
     Known::new("service_name", "pgbouncer", Text, &[], Fate::Same),
     Known::new("job_name", "pgbouncer", Text, &[], Fate::Same),
     Known::new("stats_period", "60", Number, &[("log", "stats_period")], Fate::Same),
-    Known::new("max_prepared_statements", "200", Number, &[("pool", "max_prepared_statements")], Fate::Same),
+    Known::new(
+        "max_prepared_statements",
+        "200",
+        Number,
+        &[("pool", "max_prepared_statements")],
+        Fate::Different("prepared statements are followed with 0, too"),
+    ),
     Known::new("scram_iterations", "4096", Number, &[("auth", "scram_iterations")], Fate::Same),
     // Authentication
     Known::new("auth_type", "md5", Word(AUTH_TYPES), &[("auth", "type")], Fate::Same),

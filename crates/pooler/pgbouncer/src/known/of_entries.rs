@@ -1,6 +1,9 @@
 //! What the connection strings of `[databases]`, `[users]` and `[peers]` may have, in the manual's order.
 
-use super::{Fate, Known, general::MODES};
+use super::{
+    Fate, Known,
+    general::{MINIMUM_STAYS, MODES},
+};
 use crate::values::Kind::{Number, Text, Time, Word};
 
 pub const BALANCING: &[&str] = &["round-robin", "disable"];
@@ -15,7 +18,7 @@ pub const DATABASE: &[Known] = &[
     Known::new("auth_query", "", Text, &[("database", "auth_query")], Fate::Same),
     Known::new("auth_dbname", "", Text, &[("database", "auth_server")], Fate::Same),
     Known::new("pool_size", "-1", Number, &[("database", "max_size")], Fate::Same),
-    Known::new("min_pool_size", "-1", Number, &[("database", "min_size")], Fate::Same),
+    Known::new("min_pool_size", "-1", Number, &[("database", "min_size")], Fate::Different(MINIMUM_STAYS)),
     Known::new("reserve_pool_size", "-1", Number, &[("database", "reserve_size")], Fate::Same),
     Known::new("reserve_pool", "-1", Number, &[("database", "reserve_size")], Fate::Same),
     Known::new(

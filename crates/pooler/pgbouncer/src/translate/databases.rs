@@ -309,7 +309,7 @@ fn place(host: &str, port: Option<&str>) -> String {
 /// The settings with which a connection starts, as an `options` parameter.
 fn start_up(entry: &Entry) -> Option<String> {
     let set = |name: &str| {
-        let value = entry.text(name)?.replace('\\', "\\\\").replace(' ', "\\ ");
+        let value = entry.text(name)?.replace('\\', "\\\\").replace(' ', "\\ ").replace('\t', "\\\t");
         Some(format!("-c {name}={value}"))
     };
     let all: Vec<String> =

@@ -33,7 +33,7 @@ impl Writer<'_> {
             self.toml.set("address", &address.into(), Some(&entry.spot));
             let general = self.get("default_pool_size");
             let size = entry.get("pool_size").filter(|size| size.number() > 0).unwrap_or(general);
-            self.set("max_size", self.count(size.number().max(1)), size);
+            self.set("max_size", self.size(size), size);
         }
     }
 

@@ -9,13 +9,15 @@ impl Writer<'_> {
         let listed = self.listed_users();
         for entry in entries.iter().filter(|entry| entry.says_something()) {
             if !self.is_of_use(&entry.name, listed.as_deref(), databases) {
-                let text = format!("{}: no such user is in the auth_file, so these rules are for none", entry.name);
+                let name = entry.name.escape_debug();
+                let text = format!("{name}: no such user is in the auth_file, so these rules are for none");
                 self.note(&entry.spot, text);
                 continue;
             }
             self.open_entry("user", Some(&entry.spot));
             self.toml.set("name", &entry.name.as_str().into(), Some(&entry.spot));
-            if listed.as_ref().is_some_and(|listed| !listed.contains(&entry.name)) {
+            let has_no_list = || self.get("auth_file").text().is_none();
+            if listed.as_ref().map_or_else(has_no_list, |listed| !listed.contains(&entry.name)) {
                 self.put("rules_only", true);
             }
             if let Some(size) = entry.get("pool_size").filter(|size| size.number() > 0) {
