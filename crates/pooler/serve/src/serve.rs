@@ -142,10 +142,8 @@ pub fn serve(config: Config, options: &ServeOptions<'_>, new_examiner: NewExamin
     let admin = Admin::new(driver.handle(), control, new_examiner, move || dropped.dropped_lines() as u64, memory);
     let handle = driver.handle();
     let limits = Arc::new(before.limit_shares(driver.handle()));
-    let told = {
-        let (limits, tuning) = (Arc::clone(&limits), Arc::clone(&tuning));
-        runtime.spawn_blocking(move || tell_predecessor(before, inherited, &limits, &tuning))
-    };
+    let shared = (Arc::clone(&limits), Arc::clone(&tuning));
+    let told = runtime.spawn_blocking(move || tell_predecessor(before, inherited, &shared));
     // The runtime checks logins of the clients that are served already.
     runtime.block_on(told).map_err(io::Error::other).map_err(ServeError::system("cannot take over"))?;
     let giver = SuccessorListener::wait(&config, driver.handle(), Arc::clone(&limits), tuning, copies);
@@ -238,7 +236,11 @@ fn admin_runtime(config: &Config) -> Result<(tokio::runtime::Runtime, Signals), 
 }
 
 /// Tells the predecessor, if there is one, that clients are served here from now on.
-fn tell_predecessor(before: Predecessors, inherited: Option<Inherited>, limits: &Arc<LimitShares>, tuning: &Tuning) {
+fn tell_predecessor(
+    before: Predecessors,
+    inherited: Option<Inherited>,
+    (limits, tuning): &(Arc<LimitShares>, Arc<Tuning>),
+) {
     if let Err(error) = before.follow(limits) {
         tracing::error!(%error, "limits do not hold together with the processes before this one");
     }

@@ -12,8 +12,8 @@
 //! The node tells several processes behind one address apart; a request that reaches another node is handed on at most
 //! as often as the hops say. Node and hops stand where PgBouncer (since 1.21) has them, so that each can hand on the
 //! other's requests. The topmost bit stays clear and the number is never zero, because clients take it for a process
-//! id. A worker may have several clients whose slots end alike: the secret is offered to each of them. So a process without
-//! peers, whose node is 0, names more of the slot.
+//! id. A worker may have several clients whose slots end alike: the secret is offered to each of them. So a process
+//! without peers, whose node is 0, names more of the slot.
 
 use seam::ClientTag;
 
