@@ -4,7 +4,6 @@ import re
 
 DROPPED = "the test asks for what PgBouncer 1.26 has dropped, too (`-R`, SUSPEND)"
 OTHER_DRIVER = "the test fails with PgBouncer 1.26.1, too, with this version of psycopg or of the configuration's rules"
-PEERS = "the results are those of a build without peers"
 IDS = "the test expects that a connection's id is one more than that of the one before: ours are unique, and not in order"
 STATEMENTS = "a statement that is not there, or is there already, is an error as in PostgreSQL, and the client stays; PgBouncer closes the connection"
 NO_ZERO = "`max_prepared_statements = 0` switches nothing off here, and another value replaces the servers"
@@ -23,14 +22,12 @@ CONSOLE_USERS = "users of the console are listed or configured: none is looked u
 DISABLED = "DISABLE keeps clients out of a database, and not the lookups of others' users in it"
 TOLD = "a certificate that is not accepted is told to the client at once; PgBouncer has it wait"
 TWO_AT_ONCE = "two servers are connected at the same time, and each tries the host that is not there"
-KEPT = "servers that `min_pool_size` asks for are not given up for another user, though `max_db_connections` are there"
 ASKED_ALIKE = "a user who is not found is asked as those are who were: by SCRAM, whose error has other words"
 OF_POSTGRES = "users of `*` without an `auth_dbname` are looked up in the database `postgres`, not in the one that the client names"
 
 # Tests by their files and names, and the reason.
 REASONS = (
     (r"test_operations::test_(online_restart|scram_takeover|suspend_resume)", DROPPED),
-    (r"test_peering::.*", PEERS),
     (r"test_admin::test_(socket|server|client)_id", IDS),
     (r"test_admin::test_show_stats", LOOKUP_COUNTS),
     (r"test_prepared::test_(deallocate_all|discard_all|describe_non_existent_prepared_statement|prepared_disallow_name_reuse)", STATEMENTS),
@@ -38,11 +35,10 @@ REASONS = (
     (r"test_prepared::test_prepared_statement_counters", NO_COUNTS),
     (r"test_prepared::test_(prepared_statement_pipeline_error_delayed_sync|statement_name_longer_than_pkt_buf)", OTHER_DRIVER),
     (r"test_auth::test_auth_dbname_usage_global_setting", OTHER_DRIVER),
-    (r"test_auth::test_auth_dbname_(global_invalid|usage)", REFUSED),
+    (r"test_auth::test_(auth_dbname_(global_invalid|usage)|unconfigured_auth_database_with_auto_database)", REFUSED),
     (r"test_limits::test_max_\w+_client_connections_(global_)?negative\[pgbouncer-\w+\]", CONSOLE),
     (r"test_auth::test_auth_dbname_works_fine", CONSOLE_USERS),
     (r"test_auth::test_auth_dbname_disabled", DISABLED),
-    (r"test_auth::test_(peer_auth_ident_map|client_hba_cert)", KEPT),
     (r"test_no_database::test_no_database_auth_user", ASKED_ALIKE),
     (r"test_no_database::test_no_database_auto_database_auth_user", OF_POSTGRES),
     (r"test_load_balance_hosts::test_load_balance_hosts_disable_bad_first", TWO_AT_ONCE),

@@ -60,8 +60,8 @@ impl Writer<'_> {
         }
         // Without a user here, the query is for the databases that name one.
         let is_asked = user.text().is_some();
-        // The console has no query of its own.
-        let for_console = database.text().is_some();
+        // The console has no query of its own. One that names no user is for none.
+        let for_console = database.text().is_some() && query.value.contains("$1");
         if is_asked && (for_console || !self.ini.settings.iter().filter(is_database).all(has_its_own_query)) {
             self.set("auth_query", query.value, query);
         }
