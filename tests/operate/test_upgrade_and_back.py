@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from support import postgres_wire as w
+from support.background_load import Load
 from support.pooler import BINARY
 from support.successors import successor
 from support.waiting import eventually
@@ -23,26 +24,18 @@ MAX_GROWTH_KIB = 3 * 1024
 MAX_GROWN_DESCRIPTORS = 1
 
 
-class ComersAndGoers:
+class ComersAndGoers(Load):
     """Clients that connect, run transactions and leave, all the time but while they are held up."""
 
     def __init__(self, pooler, clients=6):
-        self.pooler, self.sessions, self.inside, self.failures = pooler, 0, 0, []
-        self.ending, self.may_come, self.lock = threading.Event(), threading.Event(), threading.Lock()
+        super().__init__(pooler, clients)
+        self.sessions, self.inside, self.may_come = 0, 0, threading.Event()
         self.may_come.set()
-        self.threads = [threading.Thread(target=self.work, daemon=True) for _ in range(clients)]
 
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
+    def __exit__(self, *error):
         self.ending.set()
         self.may_come.set()
-        for thread in self.threads:
-            thread.join(20)
-        assert not any(thread.is_alive() for thread in self.threads), "a client hangs"
+        super().__exit__(*error)
 
     def work(self):
         while not self.ending.is_set():

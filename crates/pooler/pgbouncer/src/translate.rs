@@ -75,6 +75,7 @@ impl Translation {
     /// As [`translate`].
     pub fn with_setting(&self, key: &str, value: &str, machine: &Machine<'_>) -> Result<Self, Problems> {
         let mut ini = self.ini.clone();
+        // Any setting of TLS, such as its mode, may be the one with which those that are kept make sense.
         let is_of_tls = key.contains("_tls_");
         if is_of_tls {
             self.kept.iter().for_each(|(key, value)| ini.set(key, value));

@@ -73,7 +73,7 @@ pub fn refuse_impossible_logins(
     refuse_unknown_servers(document, auth, databases);
 }
 
-/// Users are looked up at the server of a `[[database]]` that is not there.
+/// Each `auth_server` is the name of a `[[database]]` of this file.
 fn refuse_unknown_servers(document: &Document<'_>, auth: Option<&Section<'_>>, databases: &[Database]) {
     // One that cannot be read is not missing.
     if !document.problems.borrow().is_empty() {
