@@ -19,6 +19,7 @@ mod ldap;
 mod live_pools;
 mod login_checks;
 mod logs;
+mod outcomes;
 mod password;
 mod password_commands;
 mod peers;

@@ -5,10 +5,7 @@
 use std::{
     collections::HashMap,
     net::IpAddr,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
+    sync::{Arc, Mutex, PoisonError},
     thread,
     time::Duration,
 };
@@ -24,6 +21,7 @@ use tokio::{
 use crate::{
     config::LdapOptions,
     ldap::{self, VerifiedPasswords},
+    outcomes::Outcomes,
     system_users,
 };
 
@@ -45,7 +43,7 @@ const NAME_TIMEOUT: Duration = Duration::from_secs(5);
 /// The checks of a process.
 pub struct LoginChecks {
     runtime: Handle,
-    finished: Arc<Finished>,
+    finished: Arc<Outcomes<CheckOutcome>>,
     directory_servers: Lane,
     derivations: Lane,
     names: Lane,
@@ -69,13 +67,6 @@ struct UnderWay {
 struct LanePlace {
     under_way: Arc<Mutex<UnderWay>>,
     address: Option<IpAddr>,
-}
-
-#[derive(Default)]
-struct Finished {
-    /// How many there are, so that a worker takes no lock when there are none.
-    count: AtomicUsize,
-    outcomes: Mutex<Vec<CheckOutcome>>,
 }
 
 impl LoginChecks {
@@ -126,29 +117,24 @@ impl LoginChecks {
 
     /// Ends a check for which nothing is to be done.
     pub fn end(&self, check: &LoginCheck, verdict: CheckVerdict) {
-        self.finished.note(&Asker::of(check), verdict);
+        self.finished.note(Asker::of(check).outcome(verdict));
     }
 
     /// Takes the outcomes that there are.
     pub fn finished(&self) -> Vec<CheckOutcome> {
-        if self.finished.count.load(SeqCst) == 0 {
-            return Vec::new();
-        }
-        let mut outcomes = self.finished.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-        self.finished.count.store(0, SeqCst);
-        std::mem::take(&mut *outcomes)
+        self.finished.take()
     }
 
     fn begin(&self, lane: &Lane, whose: Asker, verdict: impl Future<Output = CheckVerdict> + Send + 'static) {
         let Some(place) = lane.try_enter(whose.address) else {
             let why = "too many logins are being checked already".to_owned();
-            return self.finished.note(&whose, CheckVerdict::Unavailable(why));
+            return self.finished.note(whose.outcome(CheckVerdict::Unavailable(why)));
         };
         let finished = Arc::clone(&self.finished);
         self.runtime.spawn(async move {
             let verdict = verdict.await;
             drop(place);
-            finished.note(&whose, verdict);
+            finished.note(whose.outcome(verdict));
         });
     }
 }
@@ -199,13 +185,9 @@ impl Asker {
     fn of(check: &LoginCheck) -> Self {
         Self { client: check.client, serial: check.serial, address: check.attempt.origin.address }
     }
-}
 
-impl Finished {
-    fn note(&self, &Asker { client, serial, .. }: &Asker, verdict: CheckVerdict) {
-        let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-        outcomes.push(CheckOutcome { client, serial, verdict });
-        self.count.store(outcomes.len(), SeqCst);
+    fn outcome(self, verdict: CheckVerdict) -> CheckOutcome {
+        CheckOutcome { client: self.client, serial: self.serial, verdict }
     }
 }
 

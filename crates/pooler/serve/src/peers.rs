@@ -29,7 +29,10 @@ use tokio::{
     sync::{Semaphore, oneshot},
 };
 
-use crate::config::{Config, Peer};
+use crate::{
+    config::{Config, Peer},
+    outcomes::Outcomes,
+};
 
 /// Requests that may be on their way or wait at a time, for all peers together. One that comes beyond it is dropped.
 const MAX_REQUESTS: usize = 10_000;
@@ -48,7 +51,7 @@ pub struct Peers {
     dropped: AtomicU64,
     log: Arc<PacedLog>,
     requests: Arc<AtomicUsize>,
-    dealt_with: Arc<DealtWith>,
+    dealt_with: Arc<Outcomes<CancelDealtWith>>,
 }
 
 /// A peer, and what has been handed on to it.
@@ -106,11 +109,9 @@ impl PacedLog {
     }
 }
 
-#[derive(Default)]
-struct DealtWith {
-    /// How many there are, so that a worker takes no lock when there are none.
-    count: AtomicUsize,
-    clients: Mutex<Vec<CancelDealtWith>>,
+/// Whether nothing but the place in the file has changed of a peer. Then it keeps its connections, and their limit.
+fn is_same(before: &Peer, now: &Peer) -> bool {
+    (before.node, &before.address, before.max_size) == (now.node, &now.address, now.max_size)
 }
 
 impl Peers {
@@ -139,7 +140,7 @@ impl Peers {
             let before = known.get(&peer.node);
             let timeout = config.pool.cancel_wait_time;
             let link = match before {
-                Some(link) if (&link.peer, link.timeout) == (peer, timeout) => Arc::clone(link),
+                Some(link) if is_same(&link.peer, peer) && link.timeout == timeout => Arc::clone(link),
                 _ => Arc::new(Link {
                     peer: peer.clone(),
                     timeout,
@@ -194,12 +195,7 @@ impl Peers {
 
     /// Takes the clients whose requests have been dealt with, well or not.
     pub fn dealt_with(&self) -> Vec<CancelDealtWith> {
-        if self.dealt_with.count.load(SeqCst) == 0 {
-            return Vec::new();
-        }
-        let mut clients = self.dealt_with.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        self.dealt_with.count.store(0, SeqCst);
-        std::mem::take(&mut *clients)
+        self.dealt_with.take()
     }
 
     /// Each peer but this process itself, in the order of their numbers.
@@ -211,14 +207,6 @@ impl Peers {
     /// Requests that were handed on to no peer.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Relaxed)
-    }
-}
-
-impl DealtWith {
-    fn note(&self, client: CancelDealtWith) {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        clients.push(client);
-        self.count.store(clients.len(), SeqCst);
     }
 }
 
